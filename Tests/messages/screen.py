@@ -120,6 +120,16 @@ class Terminal:
             raise Wrong(f"the program does not end: {self.text[-800:]!r}") from None
         return self.text
 
+    def finished(self):
+        """The screen at the end of the program."""
+        self.end()
+        return self.screen
+
+    def close_by(self, key):
+        """Ends the program by a key."""
+        self.type(key)
+        self.end()
+
     @property
     def screen(self):
         return Screen(self.columns).feed(self.text)

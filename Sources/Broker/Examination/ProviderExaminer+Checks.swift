@@ -43,7 +43,7 @@ extension ProviderExaminer {
     } else {
       examination = provider.examine(nil)
     }
-    found += (examination?.findings ?? []).map(ProviderCheck.Check.init)
+    found += (examination?.findings ?? []).map { grantTypes(.init($0), of: name) }
     if let metadata = examination?.metadata {
       found.append(await keys(of: provider, metadata, connection, &probes))
       // Refreshes go there, and it need not be where the metadata are.
@@ -98,6 +98,18 @@ extension ProviderExaminer {
   }
 
   // MARK: Each check
+
+  /// Metadata that do not name `refresh_token` are harmless if an account was refreshed there.
+  private func grantTypes(_ check: ProviderCheck.Check, of name: ProviderName) -> ProviderCheck.Check {
+    guard check.name == .grant_types, check.result == .warning, check.message.hasSuffix("do not name refresh_token"),
+      accounts.names(at: name).after(nil, most: Limit.checkedAccounts).contains(where: { account in
+        accounts.peek(account).map { $0.saved.refreshToken != nil && $0.saved.generation > 1 } ?? false
+      })
+    else { return check }
+    return .init(
+      name: .grant_types, result: .ok,
+      message: "authorization_code; refreshes succeed although the metadata do not name refresh_token")
+  }
 
   /// How tokens for fewer scopes are requested, for a grant that a user signed in to.
   private func narrowing(_ connection: ProviderConnection) -> ProviderCheck.Check {

@@ -35,10 +35,10 @@ extension TransportError {
     let port = url.port ?? (url.scheme == "http" ? 80 : 443)
     switch cause {
     case .nameLookup:
-      return "Is the name right in \(section), and the network up? `getent hosts \(host)` should answer."
+      return "Correct \(host) in \(section), or check the network: `getent hosts \(host)` should print an address."
     case .refused:
-      return "Nothing listens at port \(port) of \(host): the provider is down, or the address in "
-        + "\(section) is wrong. The broker tries again itself."
+      return "Nothing listens at port \(port) of \(host): correct the URL in \(section), or start the server. "
+        + "The broker tries again itself."
     case .unreachable: return "Look at the network, the VPN and the firewall: `ping \(host)`, `ip route`."
     case .silence:
       return

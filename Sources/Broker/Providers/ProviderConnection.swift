@@ -1,4 +1,5 @@
 import BrokerAPI
+import FoundationEssentials
 import Grants
 import Logging
 import OAuth
@@ -55,6 +56,9 @@ final class ProviderConnection: Piece {
     get { history.suspension }
     set { history.suspension = newValue }
   }
+
+  /// The latest request, if no connection for it was made.
+  private var unreachable: (error: TransportError, url: URL)?
 
   struct Fetched<Value: Sendable>: Sendable {
     var value: Value
@@ -271,8 +275,10 @@ final class ProviderConnection: Piece {
     do throws(TransportError) {
       let response = try await transport.send(request, over: pool(use), late: late)
       measureSkew(response, sent: sent)
+      unreachable = nil
       return .success(response.withoutEchoes(of: request))
     } catch {
+      unreachable = error.kind == .notSent || error.kind == .timedOut ? (error, request.url) : nil
       switch error.kind {
       case .notSent where error.cause == .certificate:
         return .failure(.notSent(message: "\(error.message) (tls_ca_file adds a private authority)"))
@@ -280,6 +286,18 @@ final class ProviderConnection: Piece {
       case .lost, .timedOut: return .failure(.lost(message: error.message))
       case .tooLarge, .unreadable: return .failure(.unclear(message: error.message, retryAfter: nil))
       }
+    }
+  }
+
+  /// The fix for a failure that comes from the latest connection attempt; nil: it has another cause.
+  ///
+  /// - Parameter setting: the place of the server's URL, as in "correct the URL in SETTING".
+  func transportHint(for failure: ProviderFailure, setting: String) -> String? {
+    guard let (error, url) = unreachable else { return nil }
+    switch failure {
+    case .notSent(let message), .lost(let message):
+      return message.hasPrefix(error.message) ? error.hint(for: url, section: setting) : nil
+    default: return nil
     }
   }
 

@@ -163,7 +163,9 @@ final class ProviderDirectory: Piece {
 
   /// A failed conversation, for the login or request that began it.
   func error(_ failure: ProviderFailure, at name: ProviderName) -> RPCError {
-    providerError(failure, provider: name, correction: correction(of: name))
+    var error = providerError(failure, provider: name, correction: correction(of: name))
+    if let hint = connections[name]?.transportHint(for: failure, setting: section(of: name)) { error.hint = hint }
+    return error
   }
 
   /// The section for a key of this provider, as in "set `KEY` in …".

@@ -196,7 +196,7 @@ final class Registrations: Piece {
   private func discover(
     _ params: ProviderRegister.Params, _ name: ProviderName, _ registrar: any Registrar
   ) async throws(RPCError) -> (ProviderConnection, ServerMetadata) {
-    var first: ProviderFailure?
+    var first: (failure: ProviderFailure, hint: String?)?
     let candidates: [any Provider]
     do throws(ProviderFailure) {
       candidates = try registrar.candidates(issuer: params.issuer, name: name, authorities: params.ca_certificates)
@@ -207,18 +207,30 @@ final class Registrations: Piece {
       guard let request = candidate.discovery() else { continue }
       let connection = providers.connection(to: candidate)
       switch await connection.sendPublic(request, for: .logins) {
-      case .failure(let failure): first = first ?? failure
+      case .failure(let failure):
+        first = first ?? (failure, connection.transportHint(for: failure, setting: "the issuer's URL"))
       case .success(let response):
         do throws(ProviderFailure) {
           return (connection, try candidate.metadata(from: response))
         } catch {
-          first = first ?? error
+          first = first ?? (error, nil)
         }
       }
     }
-    throw providerError(
-      first ?? .invalid(message: "no metadata", nil), provider: name,
+    var error = providerError(
+      first?.failure ?? .invalid(message: "no metadata", nil), provider: name,
       correction: "Register with the issuer exactly as the provider writes it, to the last slash.")
+    if let hint = first?.hint {
+      error.hint = hint
+    } else if let cut = params.issuer.firstRange(of: "/.well-known/") {
+      let issuer = params.issuer[..<cut.lowerBound]
+      error.hint = "The issuer is the URL before `/.well-known/`: `grantctl provider register \(issuer)`."
+    } else if case .requestRefused = first?.failure {
+      error.hint =
+        "Correct the issuer's URL: its metadata must be at `ISSUER/.well-known/openid-configuration`, or at "
+        + "`/.well-known/oauth-authorization-server`. `curl -i` shows the answer there."
+    }
+    throw error
   }
 
   private func rejected(_ failure: ProviderFailure, issuer: String) -> RPCError {

@@ -98,8 +98,8 @@ extension ProviderFailure {
       // HTML is not metadata, regardless of the status; most pages for unknown paths are HTML.
       OAuthProvider.isRefusal(status: status, mediaType: mediaType) || status == 404 || (200..<300).contains(status)
         ? .requestRefused(
-          message: "no metadata at \(url?.absoluteString ?? "the issuer"): \(error.description)", nil,
-          retryAfter: retryAfter)
+          message: "no metadata at \(url?.absoluteString ?? "the issuer")"
+            + (status == 404 ? " (HTTP 404)" : ": \(error.description)"), nil, retryAfter: retryAfter)
         : .unclear(message: error.description, retryAfter: retryAfter)
     case .subjectMismatch: .invalid(message: error.description, nil)
     }

@@ -54,6 +54,10 @@ public struct OAuthProvider: Provider {
 
   public var metadataHint: String {
     let other = settings.discovery == .oauth ? "openid" : "oauth"
+    if let issuer = settings.issuer?.rawValue, let cut = issuer.firstRange(of: "/.well-known/") {
+      return
+        "Set `issuer = \"\(issuer[..<cut.lowerBound])\"` in \(section): the issuer is the URL before `/.well-known/`."
+    }
     return
       "Set `discovery = \"\(other)\"`, or `authorization_endpoint` and `token_endpoint`, in \(section); or correct "
       + "`issuer` there."

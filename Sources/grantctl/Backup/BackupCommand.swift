@@ -72,9 +72,11 @@ struct BackupCommand: BrokerCommand {
     var dialogue: Dialogue?
     let given = try await secret.read(in: shell, &dialogue, twice: true)
     let client = try await shell.connect()
-    let made = try await BackupTransfer.ask(
-      StoreBackup.self, .init(passphrase: given.passphrase, key: given.key), shell, on: client)
-    let bytes = try await fetch(made, shell, client)
+    let (made, bytes) = try await shell.showing("Writing the backup") { activity throws(Failure) in
+      let made = try await BackupTransfer.ask(
+        StoreBackup.self, .init(passphrase: given.passphrase, key: given.key), shell, on: client)
+      return (made, try await fetch(made, shell, client, activity))
+    }
     if let reason = shell.terminal.files.save(file, bytes, force) {
       if !force, shell.terminal.files.exists(file) { throw Self.exists(file) }
       throw Failure(.failure, "the backup cannot be written to \(file): \(reason)")
@@ -93,16 +95,17 @@ struct BackupCommand: BrokerCommand {
   }
 
   private func fetch(
-    _ made: StoreBackup.Result, _ shell: Shell, _ client: SocketClient
+    _ made: StoreBackup.Result, _ shell: Shell, _ client: SocketClient, _ activity: Activity
   ) async throws(Failure) -> [UInt8] {
     var bytes: [UInt8] = []
     while bytes.count < min(made.size, BackupTransfer.limit) {
       let part = try await BackupTransfer.ask(
         StoreBackupPart.self, .init(backup_id: made.backup_id, offset: bytes.count), shell, on: client)
       guard let data = Base64.decoded(part.data), !data.isEmpty else {
-        throw Failure(SocketClientError.malformed("a part of the backup is no base64"))
+        throw Failure(SocketClientError.malformed("a part of the backup is not base64"))
       }
       bytes += data
+      activity.update(bytes.count, of: made.size)
     }
     guard bytes.count == made.size else { throw Failure(SocketClientError.malformed("the backup has another size")) }
     return bytes

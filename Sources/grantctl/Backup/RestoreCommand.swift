@@ -49,7 +49,9 @@ struct RestoreCommand: BrokerCommand {
         ])
     }
     let client = try await shell.connect()
-    let id = try await send(bytes, shell, client)
+    let id = try await shell.showing("Sending the backup to grantd") { activity throws(Failure) in
+      try await send(bytes, shell, client, activity)
+    }
     var dialogue: Dialogue?
     let about = try await look(id, shell, client, &dialogue)
     describe(about, shell)
@@ -64,8 +66,10 @@ struct RestoreCommand: BrokerCommand {
         throw Failure(.failure, "nothing was restored", hints: ["Stop the other grantd for good, then try again."])
       }
     }
-    let answer = try await shell.ask(
-      StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace), on: client)
+    let answer = try await shell.showing("Restoring \(about.accounts) accounts") { _ throws(Failure) in
+      try await shell.ask(
+        StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace), on: client)
+    }
     if shell.isJSON { return shell.say(answer.json) }
     report(try answer.value(), shell)
   }
@@ -90,7 +94,7 @@ struct RestoreCommand: BrokerCommand {
   }
 
   private func send(
-    _ bytes: [UInt8], _ shell: Shell, _ client: SocketClient
+    _ bytes: [UInt8], _ shell: Shell, _ client: SocketClient, _ activity: Activity
   ) async throws(Failure) -> String {
     let id = try await BackupTransfer.ask(StoreRestore.self, .init(size: bytes.count), shell, on: client).restore_id
     var offset = 0
@@ -99,6 +103,7 @@ struct RestoreCommand: BrokerCommand {
       _ = try await BackupTransfer.ask(
         StoreRestorePart.self, .init(restore_id: id, offset: offset, data: Base64.encoded(part)), shell, on: client)
       offset += part.count
+      activity.update(offset, of: bytes.count)
     }
     return id
   }
@@ -110,8 +115,11 @@ struct RestoreCommand: BrokerCommand {
     while true {
       let given = try await secret.read(in: shell, &dialogue, twice: false)
       do throws(Failure) {
-        return try await BackupTransfer.ask(
-          StoreRestoreLook.self, .init(restore_id: id, passphrase: given.passphrase, key: given.key), shell, on: client)
+        return try await shell.showing("Opening the backup") { _ throws(Failure) in
+          try await BackupTransfer.ask(
+            StoreRestoreLook.self, .init(restore_id: id, passphrase: given.passphrase, key: given.key), shell,
+            on: client)
+        }
       } catch {
         guard given.isTyped, tries < Self.tries, error.rpc?.reason == .invalidBackup else { throw error }
         tries += 1

@@ -3,7 +3,8 @@ import BrokerAPI
 
 extension Doctor {
   mutating func examineProviders(only name: String?, on client: SocketClient) async throws(Failure) {
-    var providers = try await shell.ask(ProviderList.self, NoParams(), on: client).value().providers.map(\.provider)
+    let views = try await shell.ask(ProviderList.self, NoParams(), on: client).value().providers
+    var providers = views.map(\.provider)
     var accounts = try await shell.accounts(.init(), on: client).value().accounts
     if let name {
       let isProvider = providers.contains(name)
@@ -24,7 +25,11 @@ extension Doctor {
       report.groups[0].items.append(
         .init("accounts", .skipped, "there are none yet: `\(shell.command("login PROVIDER ACCOUNT"))`"))
     }
-    let checks = await checked(providers, on: client)
+    let hosts = Dictionary(views.map { ($0.provider, $0.host ?? $0.provider) }) { first, _ in first }
+    let activity = Activity("Asking the providers", on: shell.terminal)
+    if !shell.isJSON { activity.begin() }
+    let checks = await checked(providers, hosts, activity, on: client)
+    activity.end()
     for provider in providers {
       guard let result = checks[provider] else { continue }
       report.groups.append(.init(subject: .provider(provider), items: providerItems(result)))
@@ -36,7 +41,9 @@ extension Doctor {
   private typealias Checked = Result<ProviderCheck.Result, Failure>
 
   /// Several at once: each may take as long as its provider does.
-  private func checked(_ providers: [String], on client: SocketClient) async -> [String: Checked] {
+  private func checked(
+    _ providers: [String], _ hosts: [String: String], _ activity: Activity, on client: SocketClient
+  ) async -> [String: Checked] {
     let shell = self.shell
     let timeout = shell.settings.timeout ?? Self.checkTimeout
     @Sendable func check(_ provider: String) async -> Checked {
@@ -50,10 +57,16 @@ extension Doctor {
     return await withTaskGroup(of: (String, Checked).self) { group in
       var waiting = providers[...]
       var results: [String: Checked] = [:]
+      func show() {
+        let unanswered = providers.filter { results[$0] == nil }.map { hosts[$0] ?? $0 }
+        activity.update("Asking \(unanswered.prefix(3).joined(separator: ", "))")
+      }
+      show()
       for provider in waiting.prefix(Self.checksAtOnce) { group.addTask { (provider, await check(provider)) } }
       waiting = waiting.dropFirst(Self.checksAtOnce)
       for await (provider, result) in group {
         results[provider] = result
+        show()
         if let next = waiting.popFirst() { group.addTask { (next, await check(next)) } }
       }
       return results

@@ -54,7 +54,11 @@ struct LoginFlow: Sendable {
     var isTold = false
     while true {
       do throws(Failure) {
-        return try await shell.ask(LoginStart.self, params, on: client).value()
+        return try await shell.showing("Asking \(params.provider)") { activity throws(Failure) in
+          let naming = Task { await name(of: params.provider, for: activity) }
+          defer { naming.cancel() }
+          return try await shell.ask(LoginStart.self, params, on: client).value()
+        }
       } catch {
         guard terminal.canAsk, error.rpc?.reason == .loginInProgress, let pause = error.rpc?.retry_after,
           shell.now < end
@@ -64,6 +68,17 @@ struct LoginFlow: Sendable {
         try? await Task.sleep(for: .seconds(min(max(pause, 1), 30, Double(max(end - shell.now, 1)))))
       }
     }
+  }
+
+  /// Shows the provider's host, once the provider is slow to answer.
+  private func name(of provider: String, for activity: Activity) async {
+    guard !shell.isJSON, terminal.canRedraw, (try? await Task.sleep(for: .milliseconds(300))) != nil,
+      let client = try? await shell.connect(),
+      // Not provider.get, which asks the provider for its metadata.
+      let views = try? await shell.ask(ProviderList.self, NoParams(), on: client).value().providers,
+      let host = views.first(where: { $0.provider == provider })?.host
+    else { return }
+    activity.update("Asking \(host)")
   }
 
   /// Goes on with a login that was started before.
@@ -121,6 +136,15 @@ struct LoginFlow: Sendable {
 
   func cancel(_ id: String) async {
     _ = try? await client.call(LoginCancel.self, .init(login_id: id), timeout: Self.ending)
+  }
+}
+
+extension ProviderView {
+  /// The host of the issuer.
+  var host: String? {
+    guard let issuer, let scheme = issuer.firstRange(of: "://") else { return nil }
+    let host = issuer[scheme.upperBound...].prefix { $0 != "/" }
+    return host.isEmpty ? nil : String(host)
   }
 }
 

@@ -61,6 +61,11 @@ struct Shell: Sendable {
   ) async throws(Failure) -> Answer<Method> {
     let notice = noticeOfConfirmation(Method.name, of: params)
     defer { notice?.cancel() }
+    if let text = Self.slow[Method.name] {
+      return try await showing(text) { _ throws(Failure) in
+        Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
+      }
+    }
     return Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
   }
 
@@ -77,6 +82,15 @@ struct Shell: Sendable {
       throw Failure(error)
     }
   }
+
+  /// Methods that wait for a provider or for the disk, and the text of the line that shows it.
+  private static let slow = [
+    AccountRefresh.name: "Refreshing the token", AccountLogout.name: "Revoking the tokens",
+    AccountUserinfo.name: "Asking the provider", AccountSessions.name: "Asking the provider",
+    AccountImport.name: "Trying the refresh token", TokenIntrospect.name: "Asking the provider",
+    LoginPassword.name: "Signing in", ProviderRegister.name: "Registering at the provider",
+    ProviderUnregister.name: "Removing the client at the provider", StoreRotateKey.name: "Rotating the key",
+  ]
 
   /// How long an answer may take.
   func limit(of method: String, _ params: JSON?) -> Duration {

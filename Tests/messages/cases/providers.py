@@ -1,0 +1,88 @@
+"""Providers that are mistyped, hang, or need an account's attention."""
+
+import threading
+import time
+
+from grantd_testing import free_ports
+from home import lacks, must, shows
+from server import Answer
+from table import case
+
+SLOW_SECONDS = 4
+
+
+@case("mistyped-issuer")
+def mistyped_issuer(home):
+    """An unknown host, a refused connection, a 404 and a pasted discovery URL: each with the fix."""
+    fake = home.provider()
+    fake.always("metadata", Answer.text("not found", 404))
+    fake.always("oauth-metadata", Answer.text("not found", 404))
+    pasted, port = f"{fake.issuer}/.well-known/openid-configuration", free_ports()[0]
+
+    def section(issuer):
+        return f'issuer = "{issuer}"\nclient_id = "grantd-test"'
+    home.start(unknown=section("https://login.exmaple.invalid"), refused=section(f"http://127.0.0.1:{port}"),
+               gone=section(fake.issuer), pasted=section(pasted))
+    wanted = {
+        "unknown": ("https://login.exmaple.invalid", ["Correct login.exmaple.invalid in ", "getent hosts"]),
+        "refused": (f"http://127.0.0.1:{port}", [f"Nothing listens at port {port} of 127.0.0.1: correct the URL in "]),
+        "gone": (fake.issuer, ["(HTTP 404)", "orrect "]),
+        "pasted": (pasted, ["(HTTP 404)", fake.issuer, "/.well-known/"]),
+    }
+    for name, (issuer, parts) in wanted.items():
+        # In the login's error, in the report of doctor, and when a client is registered there.
+        done = home.ctl("login", name, "work", "--no-browser")
+        must(done.returncode not in (0, 64), f"login {name} ends with {done.returncode}")
+        shows(done.stderr, f"provider {name}: ", *parts)
+        shows(done.stderr, f"[provider.{name}]")
+        shows(home.output("doctor", name, status=1), *parts[-1:])
+        done = home.ctl("provider", "register", issuer, "--name", "new")
+        must(done.returncode not in (0, 64), f"the registration of {name} ends with {done.returncode}")
+        shows(done.stderr, *parts)
+        lacks(done.stderr, "[provider.new]")
+    shows(home.ctl("login", "pasted", "work", "--no-browser").stderr, f'Set `issuer = "{fake.issuer}"` in [provider.pasted]')
+    shows(home.ctl("provider", "register", pasted, "--name", "new").stderr, f"`grantctl provider register {fake.issuer}`")
+
+
+@case("slow-provider")
+def slow_provider(home):
+    """While a provider hangs, login and doctor show within a second whom they ask."""
+    fake, going = home.provider(), threading.Event()
+
+    def hang(request, usual):
+        going.wait(20)
+        return usual()
+    fake.always("metadata", hang)
+    home.start(demo=fake)
+    host = fake.issuer.removeprefix("http://")
+    for words in (["login", "demo", "work", "--no-browser"], ["doctor", "demo"]):
+        for columns in (80, 40):
+            terminal = home.terminal(*words, columns=columns)
+            began = time.monotonic()
+            terminal.until(f"Asking {host}", 5)
+            must(time.monotonic() - began < 2.5, f"{words[0]}: the line comes after {time.monotonic() - began:.1f} s")
+            terminal.until(r"… [3-9] s", 10)
+            screen = terminal.screen
+            must(screen.wraps == 0, f"{words[0]}: the line wraps: {screen.rows}")
+            must(sum("Asking" in row for row in screen.rows) == 1, f"{words[0]}: {screen.rows}")
+            terminal.close_by("\x03")
+    going.set()
+    terminal = home.terminal("doctor", "demo")
+    lacks("\n".join(terminal.finished().rows), "Asking")
+
+
+@case("no-needless-advice")
+def needless_advice(home):
+    """Metadata without refresh_token are no warning for accounts that refresh."""
+    fake = home.provider(extra={"grant_types_supported": ["authorization_code"]})
+    home.start(demo=fake)
+    home.sign_in("demo", "work")
+    shows(home.output("doctor", "demo", status=0), "warn", "grant types", "refresh_token")
+    for _ in range(3):
+        home.call("account.refresh", account="work", now=True)
+        time.sleep(0.1)
+    # A check serves for some seconds.
+    time.sleep(5.5)
+    text = home.output("doctor", "demo", status=0)
+    shows(text, "ok grant types: authorization_code; refreshes succeed although the metadata do not name refresh_token")
+    lacks(text, "warn grant types")
