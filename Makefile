@@ -138,6 +138,7 @@ install-files:
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
 	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
+	cd examples && find . -type f ! -name go.mod -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
 	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'

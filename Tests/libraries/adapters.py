@@ -1,10 +1,11 @@
 """The adapters of Python, each with its library."""
 
 import base64
+import contextlib
 import socketserver
 import threading
 
-from rig import case, driving, must
+from rig import case, driving, must, secured
 
 KEY, SESSION = "AKIAEXAMPLE", "role-session"
 
@@ -30,7 +31,7 @@ class IMAP(Mail):
     def handle(self):
         self.send("* OK ready")
         while line := self.line():
-            tag, verb, *_ = line.split(" ")
+            tag, verb, *words = line.split(" ")
             if verb == "CAPABILITY":
                 self.send("* CAPABILITY IMAP4rev1 AUTH=XOAUTH2 AUTH=OAUTHBEARER")
             if verb == "AUTHENTICATE":
@@ -40,7 +41,11 @@ class IMAP(Mail):
                     self.line()
                     self.send(f"{tag} NO [AUTHENTICATIONFAILED] refused")
                     continue
+            self.perform(verb, words)
             self.send(f"{tag} OK done")
+
+    def perform(self, verb, words):
+        """A mailbox, if the server has one."""
 
 
 class SMTP(Mail):
@@ -118,19 +123,27 @@ def redirect(stage, driver):
     must(done["status"] == 401 and stage.seen.count(token) == before, f"{done}: the other host got the token")
 
 
+@contextlib.contextmanager
+def mail_server(stage, handler, folder=None):
+    """Its port. With the certificate in the folder, if that is given."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        server.stage, server.daemon_threads = stage, True
+        if folder:
+            server.socket = secured(server.socket, folder)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
 def mail(name, handler, account, mechanism):
     @adapter(f"{name}-{mechanism.lower()}")
     def check(stage, driver):
-        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
-            server.stage, server.daemon_threads = stage, True
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            try:
-                refused = refuse(stage, account)
-                done = driver.ok(do="adapter", name=name, account=account, mechanism=mechanism,
-                                 port=server.server_address[1])
-                must(done["state"] == "AUTH" and stage.seen.count(refused) == 1, done)
-            finally:
-                server.shutdown()
+        with mail_server(stage, handler) as port:
+            refused = refuse(stage, account)
+            done = driver.ok(do="adapter", name=name, account=account, mechanism=mechanism, port=port)
+            must(done["state"] == "AUTH" and stage.seen.count(refused) == 1, done)
 
 
 for number, mechanism in enumerate(("XOAUTH2", "OAUTHBEARER")):

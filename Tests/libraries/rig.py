@@ -7,6 +7,7 @@ import os
 import queue
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -18,6 +19,8 @@ from grantd_testing import CommandedDaemon, Program, Wrong, environment, free_po
 ANSWER_SECONDS = 40
 LOGIN_SECONDS = 20
 PROVIDER, DOWN = "people", "down"
+# Each has an account, whose tokens it refuses.
+EXAMPLES = ("mail", "python", "js", "go", "c", "swift")
 CASES = {}
 
 
@@ -49,16 +52,45 @@ def need(program):
 
 # ---- servers
 
+def certificate(folder):
+    """Of a server that is `localhost` and `api.example.com`: cert.pem, key.pem."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:api.example.com",
+         "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
+
+
+def secured(socket, folder):
+    """A listening socket, with TLS and that certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    # Not at accept: a client that fails would end the server's loop.
+    return context.wrap_socket(socket, server_side=True, do_handshake_on_connect=False)
+
+
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, handler, stage):
-        super().__init__(("127.0.0.1", 0), handler)
+    def __init__(self, handler, stage, port=0):
+        super().__init__(("127.0.0.1", port), handler)
         self.stage, self.url = stage, f"http://127.0.0.1:{self.server_port}"
+        self.begin()
+
+    def begin(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
         """A client that hangs up is not an error of the test."""
+
+
+class SecureServer(Server):
+    def __init__(self, handler, stage, folder, port=0):
+        self.folder = folder
+        super().__init__(handler, stage, port)
+
+    def begin(self):
+        self.socket = secured(self.socket, self.folder)
+        super().begin()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -168,10 +200,15 @@ class Stage:
         self.server = Server(Handler, self)
         self.closing.append(self.server.server_close)
         self.daemon = self.new_daemon("broker")
-        # Its grant has ended.
         self.sign_in("ended")
-        self.dead |= {f"refresh-{number}" for number in range(self.tokens + 1)}
-        self.daemon.ctl("call", "token.report_rejected", json.dumps({"account": "ended", "generation": 1}))
+        self.end_grant("ended")
+
+    def end_grant(self, account):
+        """The provider refuses each refresh token that it has issued."""
+        with self.lock:
+            self.dead |= {f"refresh-{number}" for number in range(self.tokens + 1)}
+        held = json.loads(self.daemon.ctl("call", "token.get", json.dumps({"account": account})).stdout)
+        self.daemon.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": held["generation"]}))
 
     def new_daemon(self, name):
         folder = self.folder / name
@@ -187,6 +224,7 @@ class Stage:
                 'allow_insecure_http = true\n')
         accounts = {"work": PROVIDER, "off": DOWN} | {f"work-{language}": PROVIDER for language in self.languages}
         accounts |= {f"adapter-{number}": PROVIDER for number in range(1, 7)}
+        accounts |= {f"example-{name}": PROVIDER for name in EXAMPLES}
         for account, provider in accounts.items():
             text += f'[account.{account}]\nprovider = "{provider}"\ngrant = "client_credentials"\n'
         made = HeldDaemon(self.programs, folder, free_ports()[0], text)

@@ -114,8 +114,7 @@ class Blocking:
 
     def events(self, command):
         events = self.client.events(command["types"])
-        # The subscription begins with the first step, which waits for an event.
-        threading.Timer(0.3, lambda: say(ok="subscribed")).start()
+        say(ok="subscribed")
         # Other cases refresh accounts at the same time.
         found = next(event for event in events if event.get("account") == command["account"])
         events.close()

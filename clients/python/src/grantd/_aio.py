@@ -150,7 +150,7 @@ class AsyncClient:
         return await self._run(_core.login(provider, account, show, params))
 
     async def events(self, types: Optional[Sequence[str]] = None) -> AsyncIterator[Event]:
-        """As `Client.events`."""
+        """As `Client.events`; the subscription begins with the first step."""
         channel = await Channel.open(Place(self._socket))
         queue: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue(MOST_EVENTS)
         channel.events = queue

@@ -187,6 +187,14 @@ class Channel:
             self.socket.close()
 
 
+def _events(channel: Channel) -> Iterator[Event]:
+    try:
+        while True:
+            yield channel.event()  # type: ignore[misc]
+    finally:
+        channel.close()
+
+
 clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
@@ -245,15 +253,16 @@ class Client:
         return result
 
     def events(self, types: Optional[Sequence[str]] = None) -> Iterator[Event]:
-        """Events from now on, without an end; on a separate connection. It raises Disconnected or ShuttingDown when the
-        broker ends: subscribe again, and look at `accounts()` for what happened in between."""
+        """Events from now on, without an end; on a separate connection, which is subscribed when this returns. The iterator
+        raises Disconnected or ShuttingDown when the broker ends: subscribe again, and look at `accounts()` for what happened
+        in between."""
         channel = Channel(Place(self._socket))
         try:
             _core.outcome(channel.exchange(_core.subscription(types)))
-            while True:
-                yield channel.event()  # type: ignore[misc]
-        finally:
+        except BaseException:
             channel.close()
+            raise
+        return _events(channel)
 
     def close(self) -> None:
         """Closes the connection. The next call opens another."""
