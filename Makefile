@@ -16,6 +16,12 @@ MANDIR      ?= $(DATADIR)/man
 BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
 ZSHCOMPDIR  ?= $(DATADIR)/zsh/site-functions
 FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
+INCLUDEDIR  ?= $(PREFIX)/include
+LIBDIR      ?= $(PREFIX)/lib
+# Debian's Python imports from these folders: /usr/lib/python3, and the folder of the version below /usr/local.
+PYTHONDIR   ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(shell PATH=/usr/bin:$$PATH python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null || echo python3))/dist-packages
+NODEDIR     ?= $(DATADIR)/nodejs
+GODIR       ?= $(DATADIR)/gocode/src/grantd.invalid
 
 # Programs find these helpers by name (docs/helpers.md). python3-keyring has a `keyring` in PATH too: ours has a folder of its own.
 HELPERS     := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
@@ -30,7 +36,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files install-libraries uninstall deb clean
 # Two builds in one folder wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -112,11 +118,33 @@ D = $(DESTDIR)
 # They reload services whose token files change.
 FILE_UNITS := grantd-file@.path grantd-file@.service
 
-install: ## put a release build, units, completions and documents in place
+install: ## put a release build, units, libraries, completions and documents in place
 	@umask 022 && $(MAKE) --no-print-directory install-files
 
+# The libraries of clients/ (docs/libraries.md).
+VERSION     := $(shell sed -nE 's/.*current = "([^"]+)".*/\1/p' Sources/BrokerAPI/Version.swift)
+DIST_INFO   := $(PYTHONDIR)/grantd-$(VERSION).dist-info
+CFLAGS      ?= -O2 -g
+install-libraries:
+	install -d '$D$(PYTHONDIR)/grantd/adapters' '$D$(DIST_INFO)' '$D$(INCLUDEDIR)' '$D$(LIBDIR)/pkgconfig' \
+	  '$D$(DATADIR)/grantd/c' '$D$(NODEDIR)/grantd' '$D$(GODIR)/grantd'
+	install -m 644 clients/python/src/grantd/*.py clients/python/src/grantd/py.typed '$D$(PYTHONDIR)/grantd/'
+	install -m 644 clients/python/src/grantd/adapters/*.py '$D$(PYTHONDIR)/grantd/adapters/'
+	printf '%s\n' 'Metadata-Version: 2.1' 'Name: grantd' 'Version: $(VERSION)' 'License: Apache-2.0' \
+	  'Summary: Tokens from grantd, the local OAuth broker' 'Requires-Python: >=3.9' >'$D$(DIST_INFO)/METADATA'
+	printf '[keyring.backends]\ngrantd = grantd.adapters.keyring\n' >'$D$(DIST_INFO)/entry_points.txt'
+	install -m 644 clients/c/grantd.h '$D$(INCLUDEDIR)/'
+	install -m 644 clients/c/grantd.c '$D$(DATADIR)/grantd/c/'
+	$(CC) -std=c11 $(CFLAGS) -fPIC -Iclients/c -c -o '$D$(LIBDIR)/grantd.o' clients/c/grantd.c
+	rm -f '$D$(LIBDIR)/libgrantd.a' && ar rcsD '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/grantd.o' && rm '$D$(LIBDIR)/grantd.o'
+	printf '%s\n' 'Name: grantd' 'Description: Tokens from grantd, the local OAuth broker' 'Version: $(VERSION)' \
+	  'Cflags: -I$(INCLUDEDIR) -pthread' 'Libs: -L$(LIBDIR) -lgrantd -pthread' >'$D$(LIBDIR)/pkgconfig/grantd.pc'
+	install -m 644 clients/js/*.js clients/js/*.d.ts clients/js/package.json '$D$(NODEDIR)/grantd/'
+	install -m 644 clients/go/*.go clients/go/go.mod '$D$(GODIR)/grantd/'
+	chmod 644 '$D$(DIST_INFO)'/* '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'
+
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
-install-files:
+install-files: install-libraries
 	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
 	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
@@ -172,6 +200,8 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
 	rm -rf '$D$(DATADIR)/grantd' '$D$(PROGRAMDIR)' '$D$(DOCDIR)'
+	rm -rf '$D$(PYTHONDIR)/grantd' '$D$(DIST_INFO)' '$D$(NODEDIR)/grantd' '$D$(GODIR)'
+	rm -f '$D$(INCLUDEDIR)/grantd.h' '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'
 	@[ -n '$D' ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
 	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'

@@ -1,6 +1,7 @@
 """Cases that are not of one language."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -89,3 +90,29 @@ def javascript_version(stage):
     """The version of the package is that of the broker."""
     package = json.loads((ROOT / "clients" / "js" / "package.json").read_text())
     must(f"'{package['version']}'" in (ROOT / "clients" / "js" / "reasons.js").read_text(), package["version"])
+
+
+@case
+def installed(stage):
+    """`make install` puts each library in a place where its language finds it, and a compiler warns of nothing."""
+    root = stage.folder / "root"
+    usr = root / "usr"
+    done = subprocess.run(
+        [need("make"), "-s", "install-libraries", f"DESTDIR={root}", "PREFIX=/usr"], cwd=ROOT, capture_output=True, text=True)
+    must(done.returncode == 0 and not done.stderr, done.stdout + done.stderr)
+    program = stage.folder / "uses.c"
+    program.write_text("#include <grantd.h>\nint main(void) { grantd_wipe(0, 0); return 0; }\n")
+    (stage.folder / "uses.go").write_text(
+        'package main\n\nimport "grantd.invalid/grantd"\n\nfunc main() { println(grantd.Version) }\n')
+    python = "import grantd, importlib.metadata as m; print(m.version('grantd') == grantd.__version__, grantd.__file__)"
+    flags = "$(pkg-config --cflags --libs grantd)"
+    for tool, command, more in (
+            (SYSTEM_PYTHON, [SYSTEM_PYTHON, "-B", "-c", python], {"PYTHONPATH": f"{usr}/lib/python3/dist-packages"}),
+            ("pkg-config", ["sh", "-c", f"cc -o {program}.out {program} {flags} && {program}.out && echo True"],
+             {"PKG_CONFIG_PATH": f"{usr}/lib/pkgconfig", "PKG_CONFIG_SYSROOT_DIR": str(root)}),
+            ("node", ["node", "-e", "console.log(require('grantd').token ? 'True' : '')"], {"NODE_PATH": f"{usr}/share/nodejs"}),
+            ("go", ["sh", "-c", f"go build -o {stage.folder}/uses-go {stage.folder}/uses.go && echo True"],
+             {"GO111MODULE": "off", "GOPATH": f"{usr}/share/gocode", "GOCACHE": str(ROOT / ".build" / "go")})):
+        if shutil.which(tool):
+            done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **more})
+            must(done.stdout.startswith("True"), f"{tool}: {done.stdout}{done.stderr}")
