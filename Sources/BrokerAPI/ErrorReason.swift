@@ -112,9 +112,9 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .overloaded: "Try again later, and close connections that are not needed."
     case .storeFailure: "Check free space and permissions of the state folder; see `journalctl -u grantd`."
     case .shuttingDown: "Connect again in a moment."
-    case .invalidConfiguration: "Mend the file and reload again; `grantd --check-config` checks it first."
+    case .invalidConfiguration: "Correct the file and reload again; `grantd --check-config` checks it first."
     case .invalidBackup: "Give the secret that it was made with, or another copy of it."
-    case .keyNotReplaceable: "Change the key where it is kept, and start grantd again: docs/systemd.md says how."
+    case .keyNotReplaceable: "Change the key where it is kept, and restart grantd; see docs/keys-and-backups.md."
     }
   }
 }

@@ -54,6 +54,12 @@ def sessions(block):
     return made
 
 
+def is_shown(text, lines):
+    """Whether the text has the lines in their order, wherever the program breaks its own; `…` stands for anything."""
+    words = [re.escape(" ".join(line.split())).replace("…", ".*?") for line in lines]
+    return bool(re.search(r".*?".join(words).replace(r"\ ", " "), " ".join(text.split())))
+
+
 if __name__ == "__main__":
     page, wanted = sys.argv[1:]
     for block in blocks(FOLDER / f"{page}.md"):

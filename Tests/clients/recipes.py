@@ -8,7 +8,7 @@ import re
 
 from grantd_testing import Wrong
 from grantd_testing.places import ROOT
-from pages import FOLDER, blocks, names, sessions
+from pages import FOLDER, blocks, is_shown, names, sessions
 from rig import CASES, PROVIDER, case, must
 from tunnel import Tunnel
 
@@ -139,9 +139,7 @@ class Recipe:
 
 
 def shows(text, lines, what):
-    """The lines, wherever the program breaks its own."""
-    words = [re.escape(" ".join(line.split())).replace("…", ".*?") for line in lines]
-    if not re.search(r".*?".join(words).replace(r"\ ", " "), " ".join(text.split())):
+    if not is_shown(text, lines):
         raise Wrong(f"{what}: it does not show {lines}, but {text[-1500:]!r}")
 
 

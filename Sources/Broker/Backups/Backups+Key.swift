@@ -49,9 +49,9 @@ extension Backups {
     3. systemctl edit grantd, in [Service]:
        LoadCredentialEncrypted=grantd.key.previous:$C/grantd.key.previous
     4. systemctl restart grantd
-    5. Once the journal says that all is sealed anew: take away the line of step 3
-       and the file of step 1, and systemctl daemon-reload.
-    docs/systemd.md has it in full.
+    5. When the journal reports that the old key is no longer needed: remove the line
+       of step 3 and the file of step 1, then run systemctl daemon-reload.
+    docs/keys-and-backups.md has it in full.
     """
 }
 

@@ -20,7 +20,7 @@ extension Sections {
     header: "[[credential]]",
     meaning:
       "What units get that load a credential from the broker's `credentials.sock`: "
-      + "`LoadCredential=ID:/run/grantd/credentials.sock` (see [systemd](systemd.md#tokens-as-credentials)). It wins over "
+      + "`LoadCredential=ID:/run/grantd/credentials.sock` (see [credentials](credentials.md)). It wins over "
       + "`by_account`.",
     keys: [
       Key("id", credentialID, \.id, "Required. The name that units give the credential, once."),

@@ -20,7 +20,7 @@ extension Sections {
     header: "[[on_event]]",
     meaning:
       "A program that is run when something happens. It gets the event as a line of JSON on its standard input and in "
-      + "its environment (`GRANTD_EVENT`, `GRANTD_ACCOUNT`, …; see [systemd](systemd.md#hooks)), and never a token.",
+      + "its environment (`GRANTD_EVENT`, `GRANTD_ACCOUNT`, …; see [hooks](monitoring.md#hooks)), and never a token.",
     keys: [
       Key(
         "command", .command, \.command,
