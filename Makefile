@@ -4,7 +4,7 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 SYSCONFDIR  ?= /etc
 BINDIR      ?= $(PREFIX)/bin
-# Where grantctl looks for the program behind it: beside the folder that it is in (docs/decisions/0050-front-of-grantctl.md).
+# Where grantctl looks for the program behind it: beside the folder that it is in (docs/developers/decisions/0050-front-of-grantctl.md).
 PROGRAMDIR  := $(abspath $(BINDIR)/../lib/grantd)
 DATADIR     ?= $(PREFIX)/share
 DOCDIR      ?= $(DATADIR)/doc/grantd
@@ -106,8 +106,9 @@ lint: ## formatting, linters of shell and Python, import rules
 format: ## rewrite the sources in the project's format
 	swift format -i -r Sources Tests Package.swift
 
-docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration; and the manual pages
+docs: deps ## regenerate the reference in docs: rpc, errors, configuration, the list of decisions, manual pages
 	scripts/swiftpm run grantd-reference --write docs
+	scripts/lint/decisions --write
 	@scripts/build-quietly grantd grantctl
 	scripts/package/manual .build-make/debug/grantctl 1 >docs/man/new && mv docs/man/new docs/man/grantctl.1
 	scripts/package/manual .build-make/debug/grantd 8 >docs/man/new && mv docs/man/new docs/man/grantd.8
@@ -168,11 +169,12 @@ install-files: install-libraries
 	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
 	cd examples && find . -type f ! -name go.mod -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
-	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
+	install -d '$D$(DOCDIR)/docs/developers/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
 	install -m 644 docs/*.md docs/*.svg '$D$(DOCDIR)/docs/'
 	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
-	install -m 644 docs/decisions/*.md '$D$(DOCDIR)/docs/decisions/'
+	install -m 644 docs/developers/*.md docs/developers/*.svg '$D$(DOCDIR)/docs/developers/'
+	install -m 644 docs/developers/decisions/*.md '$D$(DOCDIR)/docs/developers/decisions/'
 	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
 	install -m 644 docs/recipes/*.md '$D$(DOCDIR)/docs/recipes/'
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'

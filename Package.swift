@@ -30,13 +30,13 @@ let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
-/// Where a release build is small rather than fast: nobody notices how long these run.
+/// A release build is small rather than fast: the run time of these targets does not matter.
 let small: [SwiftSetting] = settings + [.unsafeFlags(["-Osize"], .when(configuration: .release))]
-/// Where a release build is fast: on the way of a request or a commit. All else is small (scripts/swiftpm).
+/// A release build is fast for requests and commits. All other code is small (scripts/swiftpm).
 let fast: [SwiftSetting] = settings + [.unsafeFlags(["-Xfrontend", "-O"], .when(configuration: .release))]
 /// For what is installed. The addresses that the dynamic linker adjusts at each start are in the compact form (DT_RELR,
-/// Sources/CLinux/relr.c) and read-only afterwards. No symbol is for others, but those that a library has too, such as
-/// `free` (docs/decisions/0027-heap.md).
+/// Sources/CLinux/relr.c) and read-only afterwards. Exported are only symbols that a library has too, such as `free`
+/// (decision 27).
 let lean: [LinkerSetting] = [
   .unsafeFlags(
     ["-use-ld=lld"]
@@ -86,7 +86,7 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
-    // The rooms, one-way: a target exists to forbid an import or to fence one dependency in (docs/overview.md).
+    // The rooms, one-way: a target forbids an import or isolates one dependency (docs/developers/overview.md).
     room("OAuth", [crypto, cryptoExtras]),
     fastRoom("Grants", ["OAuth", crypto]),
     fastRoom("BrokerAPI", []),
@@ -129,7 +129,7 @@ let package = Package(
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
-    // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).
+    // With the headers of toml++ alone, from libtomlplusplus-dev (decision 53).
     .target(name: "CToml"),
     .target(name: "CAbsent", cSettings: [.define("FOUNDATION_IS_ABSENT", .when(configuration: .release))]),
 
@@ -148,7 +148,7 @@ let package = Package(
         "CredentialHelpers",
         "Platform", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
-    // What is installed as grantctl (docs/decisions/0050-front-of-grantctl.md).
+    // What is installed as grantctl (decision 50).
     staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the ratios of `scripts/bench --json FILE` as docs/ratios.svg: each run as a dot, the median as a bar, the floor
+"""Draws the ratios of `scripts/bench --json FILE` as docs/developers/ratios.svg: a run is a dot, the median a bar, the floor
 as a line.
 
     bench/plot.py FILE [--to SVG]
@@ -52,7 +52,7 @@ def drawing(loads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--to", type=pathlib.Path, default=ROOT / "docs" / "ratios.svg", metavar="SVG")
+    parser.add_argument("--to", type=pathlib.Path, default=ROOT / "docs" / "developers" / "ratios.svg", metavar="SVG")
     options = parser.parse_args()
     options.to.write_text(drawing(json.loads(options.file.read_text())["throughput"]["loads"]))
 

@@ -2,7 +2,7 @@
 
     bench/scale.py --binaries DIR [--sizes 1000,10000] [--quick] [--json FILE] [--only ready,storm] [--keep FOLDER]
 
-DIR has grantd and store-fixture. scripts/bench builds them, and runs this with the numbers of docs/benchmarks.md.
+DIR has grantd and store-fixture. scripts/bench builds them, and runs this with the numbers of docs/developers/benchmarks.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of what bench/scale.py found, and which numbers of docs/benchmarks.md were missed."""
+"""The table of what bench/scale.py found, and which numbers of docs/developers/benchmarks.md were missed."""
 
 # From exec to READY=1, by the number of accounts.
 READY_WANTED_MS = {1_000: 60, 10_000: 250, 100_000: 1_500, 1_000_000: 15_000}
@@ -31,7 +31,7 @@ ACTIONS = {"nothing": "no request", "account.list": "`account.list`", "broker.st
 
 
 def show(sizes):
-    """The table, as docs/benchmarks.md has it. What was not measured is left out."""
+    """The table, as docs/developers/benchmarks.md has it. What was not measured is left out."""
     lines = [["", *(f"{size:,} accounts" for size in sizes)], ["---"] * (len(sizes) + 1)]
     for name, key, form in ROWS:
         lines.append([name, *(form.format(one[key]) if key in one else "" for one in sizes.values())])

@@ -3,8 +3,8 @@ public import Grants
 public import Logging
 import OAuth
 
-/// The broker: its pieces, and what the edges ask of it. Each piece owns its state; all of them share one isolation, so
-/// that what must agree is changed without an `await` in between (docs/overview.md, docs/decisions/0028).
+/// The broker: its pieces, and the calls of the edges. Each piece owns its state. All pieces share one isolation, so that
+/// related state changes without an `await` in between (docs/developers/overview.md, decision 28).
 @BrokerActor
 public final class Broker {
   nonisolated let runtime: Runtime
@@ -304,8 +304,8 @@ public final class Broker {
 
   // MARK: The clock
 
-  /// The wall clock may be wrong at boot, and set by a person or by NTP at any time. Where it moved apart from the clock
-  /// that nobody sets, what this run has stamped moves along (docs/decisions/0016).
+  /// The wall clock may be wrong at boot, and may be set at any time. If it moves relative to the monotonic clock, the
+  /// times that this run has recorded move with it (decision 16).
   private func watchClock() {
     guard let step = runtime.clock.look() else { return }
     let seconds = step.wholeSeconds

@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 
 /// A connection with one request on it that is sent and not yet answered, left by a program to the one that its process
-/// executes next. The front of grantctl leaves it to the full program (docs/decisions/0050-front-of-grantctl.md).
+/// executes next. The front of grantctl leaves it to the full program (decision 50).
 public enum LeftConnection {
   /// `PID:DESCRIPTOR`. With the process in it, a child that inherits the variable does not take it for its own, as with
   /// `LISTEN_PID` (sd_listen_fds(3)).

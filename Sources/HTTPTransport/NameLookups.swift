@@ -4,11 +4,11 @@ import NIOCore
 import Platform
 import Synchronization
 
-/// Looks up the addresses of names, each name apart: getaddrinfo(3) can hang for minutes, and holds up nothing here but who
-/// asks for that very name, for a time (docs/decisions/0041).
+/// Looks up the addresses of names, each name separately: getaddrinfo(3) can hang for minutes, and then delays only
+/// requests for the same name, for a limited time (decision 41).
 ///
-/// Each lookup has a thread. Whoever asks for a name that is being looked up waits for the same one, so that a name has one
-/// thread, however long it hangs.
+/// Each lookup has a thread. Requests for a name that is being looked up wait for the same lookup, so that a name has one
+/// thread even if it hangs.
 final class NameLookups: Sendable {
   /// Names that are looked up at once.
   static let most = 32

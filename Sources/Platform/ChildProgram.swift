@@ -2,7 +2,7 @@ import CLinux
 public import Glibc
 
 /// A program to start as a child, by posix_spawn(3): the one way in which the project starts one
-/// (docs/decisions/0055-without-foundation.md). It gets the descriptors named here and no other, every signal at its
+/// (decision 55). It gets the descriptors named here and no other, every signal at its
 /// default and none blocked.
 public struct ChildProgram: Sendable {
   public enum Group: Sendable {

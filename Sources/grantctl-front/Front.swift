@@ -1,9 +1,8 @@
 import BrokerSocket
 import Glibc
 
-/// `grantctl token` without what makes the full program slow to start: an argument parser, an event loop, threads,
-/// Foundation. It prints a token or nothing: whatever it does not handle exactly as the full program, that does
-/// (docs/decisions/0050-front-of-grantctl.md).
+/// `grantctl token` without the slow parts of the full program's start: an argument parser, an event loop, threads,
+/// Foundation. It prints a token or nothing, and leaves every other case to the full program (decision 50).
 ///
 /// Its process lives for a millisecond. A generic type that the runtime has to make, such as a dictionary's storage, takes a
 /// tenth of that, and so does the start of Swift's concurrency: hence the plain loops, and no BrokerAPI.

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// docs/conformance.md: which test holds which check.
+/// docs/developers/conformance.md: which test holds which check.
 @Suite("The table of conformance")
 struct ConformanceTests {
   static let root = URL(fileURLWithPath: #filePath)
@@ -62,7 +62,7 @@ struct ConformanceTests {
   }
 
   static func page() throws -> String {
-    try String(contentsOf: root.appendingPathComponent("docs/conformance.md"), encoding: .utf8)
+    try String(contentsOf: root.appendingPathComponent("docs/developers/conformance.md"), encoding: .utf8)
   }
 
   @Test("every check and every rule has its row, in their order")
@@ -86,7 +86,7 @@ struct ConformanceTests {
         }
         return files[file]
       }
-      #expect(problems.isEmpty, "docs/conformance.md: \(problems.joined(separator: "; "))")
+      #expect(problems.isEmpty, "docs/developers/conformance.md: \(problems.joined(separator: "; "))")
     }
   }
 

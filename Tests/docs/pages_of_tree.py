@@ -52,6 +52,14 @@ def broken_links():
     return wrong
 
 
+def untested_promises():
+    """Rows of docs/reliability.md without tests in docs/developers/reliability-tests.md, and the other way round."""
+    promises, tests = (
+        re.findall(r"(?m)^\| (\d+|[a-z]) \|", (ROOT / "docs" / name).read_text())
+        for name in ("reliability.md", "developers/reliability-tests.md"))
+    return [] if promises == tests else [f"docs/reliability.md has promises {promises}, its tests are of {tests}"]
+
+
 def commands(page):
     """The lines of shell in its blocks, with continued lines joined."""
     for block in blocks(page):

@@ -1,8 +1,8 @@
 import BrokerAPI
 import Synchronization
 
-/// What one request may do: the policy's decision, made once and carried along (docs/decisions/0028). It is looked at again
-/// only where the policy has changed since: ``Authorizer/renewed(_:)``.
+/// The policy's decision for one request, made once (decision 28). It is made again only if the policy has changed:
+/// ``Authorizer/renewed(_:)``.
 struct Permission: Sendable {
   let principal: Principal
   let access: Access

@@ -6,7 +6,7 @@ import OAuth
 /// The state on disk: commits, whether they work, and what is newer in memory than on disk.
 ///
 /// While the store fails, tokens in memory are still served, no refresh begins whose answer could be lost, and the store
-/// is tried until it works; then what is newer in memory is written (docs/decisions/0015).
+/// is tried until it works; then what is newer in memory is written (decision 15).
 @BrokerActor
 final class Journal: Piece {
   let runtime: Runtime

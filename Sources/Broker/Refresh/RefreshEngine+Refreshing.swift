@@ -195,11 +195,11 @@ extension RefreshEngine {
   ) async {
     guard let token, !token.isEmpty, token != attempt.refreshToken else { return }
     let current = accounts[account]?.saved.refreshToken
-    // Of the same login, another broker has renewed it: a revocation could end what that one got.
+    // Another broker has renewed the same login: a revocation could end its new token.
     if journal.isShared, current != nil, accounts[account]?.saved.loggedInAt == before?.loggedInAt { return }
-    // Where the account still has the one that was sent, a revocation of its successor could end both.
+    // If the account still has the token that was sent, a revocation of its successor could end both.
     guard current != token, current != attempt.refreshToken else { return }
-    // That of a login may be of the same grant (docs/decisions/0030).
+    // The token of a login may belong to the same grant (decision 30).
     guard current == nil || provider.revocationTraits.endsReplaced else { return }
     await revocations.queue(
       [(token, "refresh_token")], before.map { revocations.context(of: $0) } ?? [:], provider: provider.name,

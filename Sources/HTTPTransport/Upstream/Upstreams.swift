@@ -4,7 +4,7 @@ import NIOCore
 import Synchronization
 
 /// Requests of one event loop, and the connections that they share. What is passed on for a client is sent on the loop of
-/// the client's connection: nothing of it changes threads (docs/decisions/0058).
+/// the client's connection: nothing of it changes threads (decision 58).
 public final class Upstreams {
   private let names: NameLookups
   private let contexts: TLSContexts

@@ -3,7 +3,7 @@ import BrokerAPI
 import BrokerSocket
 import Platform
 
-/// What the front of grantctl began (docs/decisions/0050-front-of-grantctl.md).
+/// What the front of grantctl began (decision 50).
 extension Shell {
   /// The answer to the request that the front sent.
   func answer(on left: Int32, _ limit: Duration) async throws(Failure) -> JSON {
