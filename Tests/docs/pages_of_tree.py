@@ -53,11 +53,14 @@ def broken_links():
 
 
 def untested_promises():
-    """Rows of docs/reliability.md without tests in docs/developers/reliability-tests.md, and the other way round."""
-    promises, tests = (
-        re.findall(r"(?m)^\| (\d+|[a-z]) \|", (ROOT / "docs" / name).read_text())
-        for name in ("reliability.md", "developers/reliability-tests.md"))
-    return [] if promises == tests else [f"docs/reliability.md has promises {promises}, its tests are of {tests}"]
+    """Pages with numbered promises whose tests, on a page for developers, have other numbers."""
+    wrong = []
+    for page, tests in (("docs/reliability.md", "reliability-tests.md"), ("SECURITY.md", "threats.md")):
+        numbers, tested = (
+            re.findall(r"(?m)^\| (\d+|[a-z]) \|", (ROOT / name).read_text()) for name in (page, f"docs/developers/{tests}"))
+        if numbers != tested:
+            wrong.append(f"{page}: rows {' '.join(numbers)}, but docs/developers/{tests} has {' '.join(tested)}")
+    return wrong
 
 
 def commands(page):
