@@ -17,6 +17,7 @@ export interface AccountLogoutResult {
 export interface AccountRefreshResult {
   refreshed: boolean
   generation: number
+  confirmed?: boolean
 }
 
 export interface AccountSessionsResult {
@@ -92,6 +93,7 @@ export interface BrokerStatusResult {
   files?: FileView[]
   listeners?: ListenerView[]
   set_aside?: SetAsideView[]
+  clock?: ClockView
 }
 
 export interface CallerView {
@@ -110,6 +112,12 @@ export interface Check {
 export type CheckName = "configuration" | "condition" | "connection" | "discovery" | "issuer" | "endpoints" | "keys" | "clock" | "grant_types" | "client_authentication" | "pkce" | "scopes" | "redirect_uri" | "narrowing" | "granted_scopes" | "refresh_token"
 
 export type CheckResult = "ok" | "warning" | "failed" | "skipped"
+
+export interface ClockView {
+  behind_seconds: number
+  message: string
+  hint: string
+}
 
 export interface ConditionView {
   provider: string
@@ -182,6 +190,8 @@ export interface FileView {
   message?: string
   hint?: string
   since?: number
+  restored?: number
+  restored_at?: number
 }
 
 export interface HeldBackView {
@@ -344,6 +354,8 @@ export interface ProviderGetResult {
   endpoints: Record<string, string>
   supports: Record<string, boolean>
   metadata_fetched_at?: number
+  section?: Record<string, unknown>
+  section_files?: string[]
 }
 
 export interface ProviderListResult {
@@ -560,4 +572,5 @@ export interface TokenIntrospectResult {
 export interface TokenReportRejectedResult {
   refreshed: boolean
   generation: number
+  confirmed?: boolean
 }

@@ -134,9 +134,15 @@ class AccountLogoutResult(_AccountLogoutResult, total=False):
     end_session_url: str
 
 
-class AccountRefreshResult(TypedDict):
-    refreshed: bool
-    generation: int
+_AccountRefreshResult = TypedDict(
+    "_AccountRefreshResult", {
+        "refreshed": "bool",
+        "generation": "int",
+    })
+
+
+class AccountRefreshResult(_AccountRefreshResult, total=False):
+    confirmed: bool
 
 
 class AccountSessionsResult(TypedDict):
@@ -228,6 +234,7 @@ class BrokerStatusResult(_BrokerStatusResult, total=False):
     files: List[FileView]
     listeners: List[ListenerView]
     set_aside: List[SetAsideView]
+    clock: ClockView
 
 
 class CallerView(TypedDict):
@@ -245,6 +252,12 @@ _Check = TypedDict(
 
 class Check(_Check, total=False):
     account: str
+    hint: str
+
+
+class ClockView(TypedDict):
+    behind_seconds: int
+    message: str
     hint: str
 
 
@@ -345,6 +358,8 @@ class FileView(_FileView, total=False):
     message: str
     hint: str
     since: int
+    restored: int
+    restored_at: int
 
 
 _HeldBackView = TypedDict(
@@ -573,6 +588,8 @@ _ProviderGetResult = TypedDict(
 
 class ProviderGetResult(_ProviderGetResult, total=False):
     metadata_fetched_at: int
+    section: Dict[str, Any]
+    section_files: List[str]
 
 
 class ProviderListResult(TypedDict):
@@ -856,6 +873,12 @@ class TokenIntrospectResult(TypedDict):
     claims: Dict[str, Any]
 
 
-class TokenReportRejectedResult(TypedDict):
-    refreshed: bool
-    generation: int
+_TokenReportRejectedResult = TypedDict(
+    "_TokenReportRejectedResult", {
+        "refreshed": "bool",
+        "generation": "int",
+    })
+
+
+class TokenReportRejectedResult(_TokenReportRejectedResult, total=False):
+    confirmed: bool
