@@ -4,7 +4,7 @@ public enum Methods {
     TokenGet.self, TokenReportRejected.self, TokenExchange.self, TokenIntrospect.self, DPoPProof.self,
     RequestSend.self, AccountList.self, AccountGet.self, AccountUserinfo.self, AccountSessions.self,
     AccountEndSession.self, AccountRefresh.self, AccountImport.self, AccountLogout.self, LoginStart.self,
-    LoginPassword.self,
+    LoginProbe.self, LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
     PolicyExplain.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
     ProviderCheck.self, ProviderRegister.self,

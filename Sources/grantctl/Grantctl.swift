@@ -23,7 +23,10 @@ struct Grantctl: AsyncParsableCommand {
     subcommands: [KeepTokenCommand.self],
     groupedSubcommands: [
       CommandGroup(
-        name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self, ImportCommand.self, HandleURLCommand.self]),
+        name: "Login",
+        subcommands: [
+          SetupCommand.self, LoginCommand.self, LogoutCommand.self, ImportCommand.self, HandleURLCommand.self,
+        ]),
       CommandGroup(
         name: "Token",
         subcommands: [

@@ -73,7 +73,7 @@ extension Logins {
       destinations: destinations, warnings: warnings)
   }
 
-  private func loginRequest(
+  func loginRequest(
     _ params: LoginStart.Params, _ account: AccountName, _ target: ProviderEndpoints, _ redirectURI: RedirectURI?
   ) -> LoginRequest {
     let provider = target.provider

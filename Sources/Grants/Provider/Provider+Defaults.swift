@@ -21,6 +21,10 @@ extension Provider {
     username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
   ) -> Step<Issued> { .failed(lacks("sign-in by password")) }
 
+  public func probe(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationFinding> {
+    .failed(lacks("authorization request that can be tried without a user"))
+  }
+
   public func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
     .failed(lacks("login on another device"))
   }

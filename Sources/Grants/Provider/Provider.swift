@@ -35,6 +35,8 @@ public protocol Provider: Sendable {
 
   /// The URL at which the user signs in (RFC 6749 §4.1.1); the request itself may be pushed first (RFC 9126).
   func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace>
+  /// Sends the same request without a user, by the back channel or as a browser without cookies would.
+  func probe(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationFinding>
   /// The meaning of a callback URL for a pending login of this provider. The sender is untrusted.
   func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim
   /// The result of the browser's callback, after all checks (RFC 6749 §4.1.2, §4.2.2, RFC 9207, JARM).

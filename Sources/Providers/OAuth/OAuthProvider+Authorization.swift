@@ -15,21 +15,23 @@ extension OAuthProvider {
 
   public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
     stepping {
-      guard let redirectURI = request.redirectURI else {
-        throw ProviderFailure.invalid(message: "there is no redirect URI", nil)
-      }
-      let message = message(request, redirectURI, prompt: try prompt(request, metadata))
-      let opening = Opening(
-        request: request, metadata: metadata, endpoint: try endpoint(.authorization, metadata), message: message,
-        warnings: warnings(request, message, metadata))
+      let opening = try opening(request, metadata)
       guard let hint = try Prefill.hint(request.prefill) else { return open(opening) }
       return prefilled(opening, hint: hint)
     }
   }
 
-  private func stepping(
-    _ begin: () throws -> Step<AuthorizationPlace>
-  ) -> Step<AuthorizationPlace> {
+  func opening(_ request: LoginRequest, _ metadata: ServerMetadata) throws -> Opening {
+    guard let redirectURI = request.redirectURI else {
+      throw ProviderFailure.invalid(message: "there is no redirect URI", nil)
+    }
+    let message = message(request, redirectURI, prompt: try prompt(request, metadata))
+    return Opening(
+      request: request, metadata: metadata, endpoint: try endpoint(.authorization, metadata), message: message,
+      warnings: warnings(request, message, metadata))
+  }
+
+  func stepping<Output>(_ begin: () throws -> Step<Output>) -> Step<Output> {
     do {
       return try begin()
     } catch let error as AuthorizationRequestError {
@@ -126,7 +128,7 @@ extension OAuthProvider {
 
   // MARK: The back channel
 
-  private func pushes(_ metadata: ServerMetadata) throws(ProviderFailure) -> Bool {
+  func pushes(_ metadata: ServerMetadata) throws(ProviderFailure) -> Bool {
     switch settings.par {
     case .always: return true
     case .whenRequired: return metadata.requirePushedAuthorizationRequests
@@ -137,7 +139,7 @@ extension OAuthProvider {
     }
   }
 
-  private func pushed(_ opening: Opening) throws -> HTTPRequest {
+  func pushed(_ opening: Opening) throws -> HTTPRequest {
     let message = opening.message
     let url = try endpoint(.pushedAuthorizationRequest, opening.metadata)
     let client = client(opening.metadata)
@@ -193,7 +195,7 @@ extension OAuthProvider {
 
   // MARK: The URL
 
-  private func place(_ opening: Opening, pushed answer: PushedAuthorizationResponse?) throws -> AuthorizationPlace {
+  func place(_ opening: Opening, pushed answer: PushedAuthorizationResponse?) throws -> AuthorizationPlace {
     let (request, message) = (opening.request, opening.message)
     func url(_ message: AuthorizationRequest, at endpoint: URL) throws -> URL {
       if let answer {

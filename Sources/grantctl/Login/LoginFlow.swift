@@ -19,8 +19,10 @@ struct LoginFlow: Sendable {
   let shell: Shell
   let client: SocketClient
   var places: SignInPlaces
-  /// What is to be answered where the provider wants more than a sign-in.
+  /// Answers for a provider that requires more than a sign-in.
   var given = LoginAnswers()
+  /// Whether the result of a completed login is printed; a command that does more reports it itself.
+  var reportsResult = true
   static let ending = Duration.seconds(5)
   /// A login that `login.list` does not name has ended, or is not ours: `login.wait` says which.
   private static let unlisted: Int64 = 600
@@ -120,6 +122,7 @@ struct LoginFlow: Sendable {
       return terminal.say(code)
     }
     for warning in (result.warnings ?? []).flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
+    guard reportsResult else { return }
     let name = result.account?.account ?? login.account ?? ""
     let provider = result.account?.provider ?? login.provider ?? "the provider"
     terminal.say(

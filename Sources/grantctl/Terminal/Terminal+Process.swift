@@ -21,6 +21,7 @@ extension Terminal {
       programs: TerminalPrograms(
         launch: launch, become: ProcessExec.become, startKeeper: ProcessExec.startKeeper,
         isKeeper: ProcessExec.isKeeper, watch: ProcessExec.programEnds,
+        startService: { ProcessService.start($0, log: $1) },
         find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
       environment: environment, uid: getuid(), now: { Int64(time(nil)) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,

@@ -8,8 +8,11 @@ struct TerminalPrograms: Sendable {
   var startKeeper: @Sendable ([String]) -> Bool = { _ in false }
   /// Whether this is that process.
   var isKeeper: @Sendable () -> Bool = { false }
-  /// In that process: whether the program ends within so many seconds.
+  /// In that process: whether the program ends within that number of seconds.
   var watch: @Sendable (Int64) -> Bool = { _ in true }
+  /// Starts a program in its own session, with its output appended to a file; why not, if it cannot be started. The first
+  /// element of the command may be the name of a program that was installed beside this one.
+  var startService: @Sendable ([String], String) -> String? = { _, _ in "there are no programs here" }
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?
 }

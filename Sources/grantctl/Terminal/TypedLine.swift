@@ -20,7 +20,8 @@ struct TypedLine: Sendable {
         // Without waiting for output: the terminal may be stopped.
         tcsetattr(0, TCSANOW, &settings)
       }
-      settings.c_lflag &= ~tcflag_t(ICANON)
+      // Without line editing the kernel shows the newline as `^J`, unless it shows control characters as they are.
+      settings.c_lflag &= ~tcflag_t(ICANON | ECHOCTL)
       withUnsafeMutableBytes(of: &settings.c_cc) {
         $0[Int(VMIN)] = 1
         $0[Int(VTIME)] = 0

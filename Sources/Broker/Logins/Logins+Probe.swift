@@ -1,0 +1,50 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// login.probe: the authorization request of a login, without a user.
+extension Logins {
+  func probe(_ params: LoginProbe.Params) async throws(RPCError) -> LoginProbe.Result {
+    guard !isDraining else { throw shuttingDown() }
+    let name = try providerName(params.provider)
+    guard let connection = providers[name] else { throw providers.unknown(params.provider) }
+    let account = try accountName(params.account ?? params.provider)
+    let redirectURI = try addresses.redirectURI(connection.provider.authorizationTraits)
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: name) {
+    case .success(let known): target = known
+    case .failure(let failure): throw providers.error(failure, at: name)
+    }
+    let start = LoginStart.Params(provider: params.provider, account: params.account, scopes: params.scopes)
+    let request = loginRequest(start, account, target, redirectURI)
+    switch await target.connection.converse(
+      target.provider.probe(request, metadata: target.metadata), for: .logins)
+    {
+    case .success(let finding): return .init(finding)
+    case .failure(let failure): throw providers.error(failure, at: name)
+    }
+  }
+}
+
+extension LoginProbe.Result {
+  init(_ finding: AuthorizationFinding) {
+    let (result, hint): (CheckResult, String?) =
+      switch finding.result {
+      case .ok: (.ok, nil)
+      case .warning(let hint): (.warning, hint)
+      case .failed(let hint): (.failed, hint)
+      case .skipped: (.skipped, nil)
+      }
+    self.init(
+      result: result, message: finding.message, hint: hint, cause: finding.cause?.rawValue, pushed: finding.isPushed)
+  }
+}
+
+// MARK: Methods
+
+extension LoginProbe: Served {
+  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.probe(call.params)
+  }
+}

@@ -1,0 +1,205 @@
+import BrokerAPI
+
+// Steps 2 and 3: the provider, and a client there.
+extension Setup {
+  /// What the user named.
+  private enum Target {
+    case existing(ProviderView)
+    case template(SetupTemplate)
+    case issuer(IssuerText)
+  }
+
+  /// Returns the provider's name.
+  mutating func provider(_ status: BrokerStatus.Result) async throws(Failure) -> String {
+    let known = try await shell.ask(ProviderList.self, NoParams()).value().providers
+    switch try await target(among: known) {
+    case .existing(let provider):
+      if try await isReplaced(provider) { return try await byIssuer(IssuerText(provider.issuer ?? ""), status) }
+      done("Provider", "\(provider.provider), as before")
+      return provider.provider
+    case .template(let template): return try await byTemplate(template, status)
+    case .issuer(let issuer): return try await byIssuer(issuer, status)
+    }
+  }
+
+  private func target(among known: [ProviderView]) async throws(Failure) -> Target {
+    let word: String
+    if let provider = given.provider {
+      word = provider
+    } else {
+      let names = known.map(\.provider)
+      if questions.canAsk {
+        if !names.isEmpty { terminal.note(SafeText.line("Providers here: \(names.joined(separator: ", "))")) }
+        terminal.note("Templates: \(SetupTemplate.names)")
+      }
+      word = try await questions.text("Template or issuer URL", flag: "https://ISSUER")
+    }
+    let wanted = given.name ?? word
+    if let provider = known.first(where: { $0.provider == wanted }) { return .existing(provider) }
+    if let template = SetupTemplate.named(word) {
+      let same = given.name == nil ? known.first { $0.profile == template.name } : nil
+      return same.map { .existing($0) } ?? .template(template)
+    }
+    guard let issuer = IssuerText(word) else {
+      throw Failure(
+        .unknownName, "\(SafeText.line(word)) is not a provider, a template or an issuer URL",
+        hints: ["Templates: \(SetupTemplate.names)", "An issuer: `grantctl setup https://login.example.com`"])
+    }
+    let same = known.first { provider in
+      issuer.candidates.contains(provider.issuer ?? "")
+        && (given.clientId == nil || given.clientId == provider.client_id || given.name == nil)
+    }
+    if let same { return .existing(same) }
+    if let template = issuer.candidates.lazy.compactMap(SetupTemplate.of).first { return .template(template) }
+    return .issuer(issuer)
+  }
+
+  /// A client that was entered wrongly is replaced by the given one, as long as no account uses it.
+  private mutating func isReplaced(_ provider: ProviderView) async throws(Failure) -> Bool {
+    guard let id = given.clientId, id != provider.client_id else { return false }
+    let shown = try await shell.ask(ProviderGet.self, .init(provider: provider.provider)).value()
+    guard shown.section != nil, provider.accounts == 0, provider.issuer != nil else {
+      throw Failure(
+        .failure, "provider \(provider.provider) has another client ID: \(provider.client_id)",
+        hints: ["Choose another name for a second client: `\(questions.command) --name NAME`"])
+    }
+    try await forget(provider.provider)
+    return true
+  }
+
+  func forget(_ provider: String) async throws(Failure) {
+    _ = try await shell.ask(ProviderUnregister.self, .init(provider: provider))
+  }
+
+  // MARK: An issuer with discovery
+
+  private mutating func byIssuer(_ issuer: IssuerText?, _ status: BrokerStatus.Result) async throws(Failure) -> String {
+    guard let issuer else { throw Failure(.usage, "the provider has no issuer URL") }
+    if given.clientId != nil { return try await enter(try await client(), at: issuer, status) }
+    let token = try await secret("initial access token", given.initialAccessTokenFile)
+    do throws(Failure) {
+      var params = try await params(issuer)
+      params.initial_access_token = token
+      return try await register(params, issuer)
+    } catch {
+      switch error.rpc?.reason {
+      case .unsupportedByProvider:
+        mention("Client", "\(issuer.host) does not register clients by itself")
+      case .registrationRejected:
+        failed("Client", error.message)
+        for hint in error.hints where hint.hasPrefix("The provider said") { terminal.note(SafeText.line(hint)) }
+      default: throw error
+      }
+      guard questions.canAsk else { throw byHand(error, issuer, status) }
+    }
+    explain(issuer, status)
+    return try await enter(try await client(), at: issuer, status)
+  }
+
+  private func byHand(_ failure: Failure, _ issuer: IssuerText, _ status: BrokerStatus.Result) -> Failure {
+    Failure(
+      .actionRequired, "\(issuer.host) registers no client by itself: \(failure.message)",
+      hints: [
+        request(issuer, status),
+        "Then: `\(questions.command) --client-id ID --client-secret-file FILE` (without a secret: only --client-id)",
+      ])
+  }
+
+  /// One line to send to the administrator.
+  private func request(_ issuer: IssuerText, _ status: BrokerStatus.Result) -> String {
+    "For the administrator of \(issuer.host): please register a native OAuth client “grantd” with redirect URI "
+      + "\(redirectURI(status)), grant types authorization_code and refresh_token, and tell me its client ID."
+  }
+
+  private func explain(_ issuer: IssuerText, _ status: BrokerStatus.Result) {
+    terminal.note("Register a client on the provider's page, or ask its administrator:")
+    terminal.note("  1. Type: native or desktop application, with PKCE and refresh tokens.")
+    terminal.note("  2. Redirect URI: \(redirectURI(status))")
+    terminal.note("  3. Enter its client ID and secret here.")
+    terminal.note(SafeText.line(request(issuer, status)))
+  }
+
+  /// With the port of now: servers that compare it must find the registered one (RFC 8252 §7.3 has them ignore it).
+  func redirectURI(_ status: BrokerStatus.Result) -> String {
+    let port = status.callback.lazy.compactMap { $0.split(separator: ":").last.flatMap { Int($0) } }.first
+    return "http://127.0.0.1\(port.map { ":\($0)" } ?? "")/callback"
+  }
+
+  private mutating func enter(
+    _ client: (id: String, secret: SecretText?), at issuer: IssuerText, _ status: BrokerStatus.Result
+  ) async throws(Failure) -> String {
+    var params = try await params(issuer)
+    (params.client_id, params.client_secret) = (client.id, client.secret)
+    if !status.callback.isEmpty { params.redirect_uri = redirectURI(status) }
+    return try await register(params, issuer)
+  }
+
+  private func params(_ issuer: IssuerText) async throws(Failure) -> ProviderRegister.Params {
+    var authorities: String?
+    if let path = given.caFile {
+      switch terminal.files.text(path) {
+      case .unreadable(let reason): throw Failure(.usage, "the certificates cannot be read from \(path): \(reason)")
+      case .text(let text, _): authorities = text
+      }
+    }
+    let scopes = LoginCommand.words(given.scope)
+    return .init(
+      issuer: issuer.candidates[0], provider: try await freeName(issuer), scopes: scopes.isEmpty ? nil : scopes,
+      ca_certificates: authorities)
+  }
+
+  /// Several issuers may share a host.
+  private func freeName(_ issuer: IssuerText) async throws(Failure) -> String {
+    if let name = given.name { return name }
+    let taken = Set(try await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider))
+    let base = String(issuer.host.prefix(60)).replacing(":", with: "-")
+    return ([base] + (2...99).map { "\(base)-\($0)" }).first { !taken.contains($0) } ?? base
+  }
+
+  private mutating func register(_ params: ProviderRegister.Params, _ issuer: IssuerText) async throws(Failure)
+    -> String
+  {
+    var params = params
+    var first: Failure?
+    for candidate in issuer.candidates {
+      params.issuer = candidate
+      do throws(Failure) {
+        let result = try await shell.ask(ProviderRegister.self, params).value()
+        for warning in result.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
+        let verb = params.client_id == nil ? "registered" : "added"
+        done("Provider", "\(result.provider) (\(result.issuer))")
+        done("Client", "\(verb), \(result.client_id)")
+        return result.provider
+      } catch {
+        // Another run may have been faster.
+        if let other = try await sameIssuer(candidate) {
+          done("Provider", "\(other), added by another run")
+          return other
+        }
+        guard error.rpc?.reason == .providerMisconfigured || error.rpc?.reason == .providerError else { throw error }
+        first = first ?? error
+      }
+    }
+    throw first ?? Failure(.failure, "there is no issuer")
+  }
+
+  private func sameIssuer(_ issuer: String) async throws(Failure) -> String? {
+    let known = try await shell.ask(ProviderList.self, NoParams()).value().providers
+    return known.first { $0.issuer == issuer && (given.name == nil || given.name == $0.provider) }?.provider
+  }
+
+  // MARK: The client
+
+  func client() async throws(Failure) -> (id: String, secret: SecretText?) {
+    if let id = given.clientId {
+      return (id.trimmed, try await secret("client secret", given.clientSecretFile))
+    }
+    let id = try await questions.text("Client ID", flag: "--client-id ID")
+    return (id, try await questions.secret("client secret", isRequired: false, flag: "--client-secret-file FILE"))
+  }
+
+  func secret(_ what: String, _ path: String?) async throws(Failure) -> SecretText? {
+    guard let path else { return nil }
+    return try await SecretInput(shell: shell, what: what).read(from: path)
+  }
+}

@@ -1,0 +1,140 @@
+import BrokerAPI
+
+// Steps 4 to 6: the provider's answers, the sign-in, and a refresh.
+extension Setup {
+  /// Problems of the provider that would stop the sign-in.
+  mutating func examine(_ provider: String) async throws(Failure) {
+    let checked = try await shell.ask(ProviderCheck.self, .init(provider: provider)).value()
+    let own = checked.checks.filter { $0.account == nil }
+    if let wrong = own.first(where: { $0.result == .failed }) {
+      failed("Discovery", wrong.message)
+      throw Failure(
+        .configuration, "provider \(provider): \(wrong.message)", hints: wrong.hint.map { [$0] } ?? [])
+    }
+    let labels: [(CheckName, (String) -> String)] = [
+      (.pkce, { $0.hasPrefix("S256") ? "PKCE" : $0 }), (.grant_types, { $0 }), (.clock, { _ in "clocks agree" }),
+    ]
+    let words = labels.compactMap { name, label in
+      own.first { $0.name == name && $0.result == .ok }.map { label($0.message) }
+    }
+    done("Discovery", words.isEmpty ? "ok" : words.joined(separator: "; "))
+    for check in own where check.result == .warning {
+      mention("Discovery", check.message + (check.hint.map { ". \($0)" } ?? ""))
+    }
+  }
+
+  // MARK: The probe
+
+  /// Returns whether the sign-in can begin.
+  private mutating func probe(_ provider: String, _ account: String) async throws(Failure) {
+    guard !given.skipProbe else { return }
+    let name = "Request"
+    let result: LoginProbe.Result
+    do throws(Failure) {
+      let scopes = LoginCommand.words(given.scope)
+      let params = LoginProbe.Params(provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes)
+      result = try await shell.ask(LoginProbe.self, params).value()
+    } catch {
+      // Other kinds of providers, and callers that may not sign in to the account: the sign-in reports it.
+      guard error.rpc?.reason == .unsupportedByProvider || error.status == .notPermitted else { throw error }
+      return mention(name, "not tried: \(error.message)")
+    }
+    switch result.result {
+    case .ok: done(name, result.message)
+    case .skipped, .warning: mention(name, result.message + (result.hint.map { ". \($0)" } ?? ""))
+    case .failed:
+      failed(name, result.message)
+      if let hint = result.hint { terminal.note(SafeText.line(hint)) }
+      if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return }
+      try await withdraw(provider, result)
+      throw Failure(
+        .configuration, "no sign-in began: \(provider) refuses the authorization request",
+        hints: ["Correct it, then run the same command again; --skip-probe leaves this check out."])
+    }
+  }
+
+  /// A client ID that the provider does not know is not kept: the next run asks for it again.
+  private func withdraw(_ provider: String, _ result: LoginProbe.Result) async throws(Failure) {
+    guard result.cause == "client_id" || result.cause == nil else { return }
+    let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
+    guard shown.section != nil, shown.provider.accounts == 0 else { return }
+    try await forget(provider)
+    terminal.note(SafeText.line("Client ID \(shown.provider.client_id) was not kept."))
+  }
+
+  // MARK: The sign-in
+
+  /// Returns the account's name.
+  mutating func signIn(at provider: String) async throws(Failure) -> String {
+    let all = try await shell.accounts(.init(), on: shell.connect()).value().accounts
+    let own = all.filter { $0.provider == provider }
+    let name = given.account ?? (own.count == 1 ? own[0].account : provider)
+    if let other = all.first(where: { $0.account == name && $0.provider != provider }) {
+      throw Failure(
+        .failure, "account \(name) is at provider \(other.provider)",
+        hints: ["Choose another name: `\(shell.command("setup \(ShellWord.quoted(provider)) NAME"))`"])
+    }
+    if let account = own.first(where: { $0.account == name }), account.state != .loginRequired {
+      done("Signed in", "\(account.identity.map { "as \($0.bestName)" } ?? name), as before")
+      report(account)
+      return name
+    }
+    try await probe(provider, name)
+    noteTunnel(try await shell.ask(BrokerStatus.self, NoParams()).value())
+    let browser = BrowserOwner.invoker(terminal)
+    var places = SignInPlaces(shell: shell, isBrowserWanted: !given.noBrowser)
+    places.otherUser = browser == terminal.uid ? nil : browser
+    let scopes = LoginCommand.words(given.scope)
+    var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)
+    flow.reportsResult = false
+    try await flow.run(
+      .init(
+        provider: provider, account: name, scopes: scopes.isEmpty ? nil : scopes,
+        destinations: given.manual ? ["manual"] : given.device ? ["device"] : nil, browser_uid: browser))
+    let account = try await shell.ask(AccountGet.self, .init(account: name)).value()
+    done("Signed in", account.identity.map { "as \($0.bestName)" } ?? name)
+    try await refresh(name)
+    return name
+  }
+
+  /// A browser on the other side of ssh cannot reach the callback port, unless it is forwarded.
+  private func noteTunnel(_ status: BrokerStatus.Result) {
+    guard !given.device, let words = terminal.environment["SSH_CONNECTION"]?.split(separator: " "), words.count == 4,
+      let port = redirectURI(status).split(separator: ":").last?.prefix(while: \.isNumber), !port.isEmpty
+    else { return }
+    let user = terminal.environment["USER"].map { "\($0)@" } ?? ""
+    let other = words[3] == "22" ? "" : "-p \(words[3]) "
+    terminal.note("This is an ssh session. If your browser is on the other machine, run this there first:")
+    terminal.note(SafeText.line("  ssh -L \(port):127.0.0.1:\(port) \(other)\(user)\(words[2])"))
+  }
+
+  // MARK: A refresh
+
+  private mutating func refresh(_ account: String) async throws(Failure) {
+    do throws(Failure) {
+      _ = try await shell.ask(AccountRefresh.self, .init(account: account)).value()
+    } catch {
+      switch error.rpc?.reason {
+      case .unsupportedByProvider, .loginRequired: break
+      default: failed("Refresh", error.message)
+      }
+    }
+    report(try await shell.ask(AccountGet.self, .init(account: account)).value())
+  }
+
+  /// When the account needs another sign-in.
+  private mutating func report(_ account: AccountView) {
+    let isRenewable = account.renewable != false && account.refresh_issued_at != nil
+    switch (isRenewable, account.refresh_expires_at) {
+    case (false, _):
+      let end = account.expires_at.map { " in \(TimeText.duration($0 - shell.now))" } ?? ""
+      mention("Refresh", "the provider gave no refresh token: sign in again when the access token ends\(end)")
+    case (true, let end?):
+      let left = TimeText.duration(max(0, end - shell.now))
+      done("Refresh", "works; the refresh token of now ends in \(left)")
+    case (true, nil): done("Refresh", "works; the provider reports no end of the refresh token")
+    }
+    let lost = account.lost_scopes ?? []
+    if !lost.isEmpty { mention("Scopes", "a refresh lost \(lost.joined(separator: " "))") }
+  }
+}

@@ -1,0 +1,47 @@
+import ArgumentParser
+import BrokerAPI
+import CredentialHelpers
+
+// Step 7: the programs that will use the account.
+extension Setup {
+  mutating func configure(_ account: String) async throws(Failure) {
+    var tool = given.tool
+    if tool == nil, questions.canAsk {
+      terminal.note("Which program will use this account? \(Tool.names.joined(separator: ", "))")
+      tool = try await questions.text("Program, or none", standard: "none", flag: "--tool TOOL")
+    }
+    guard let tool, tool != "none" else { return }
+    guard let chosen = Tool.named(tool) else {
+      throw Failure(
+        .usage, "there is no configuration for \(SafeText.line(tool))",
+        hints: ["There are: \(Tool.names.joined(separator: ", "))"])
+    }
+    var server = given.server
+    if server == nil, chosen.need != .nothing, chosen.need != .role {
+      server = try await questions.text(
+        chosen.need == .address ? "Its URL at the server" : "Its server", flag: "--tool \(tool) --server HOST")
+    }
+    let words = [tool, account] + (server.map { [$0] } ?? [])
+    var isWritten = given.yes
+    if !isWritten {
+      try await run(words)
+      guard questions.canAsk else {
+        return mention("Program", "\(tool): shown, not written; --yes writes it")
+      }
+      isWritten = try await questions.agrees("Write this to the files of \(tool)?", standard: true)
+    }
+    guard isWritten else { return mention("Program", "\(tool): not written") }
+    try await run(words + ["--write"])
+    done("Program", tool)
+  }
+
+  private func run(_ words: [String]) async throws(Failure) {
+    let command: ConfigureCommand
+    do {
+      command = try ConfigureCommand.parse(words)
+    } catch {
+      throw Failure(.usage, ConfigureCommand.message(for: error))
+    }
+    try await command.run(in: shell)
+  }
+}

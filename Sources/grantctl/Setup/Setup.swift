@@ -1,0 +1,76 @@
+import BrokerAPI
+
+/// The steps of `setup`. Each finds its result if an earlier run made it, so that a run continues the one before.
+struct Setup {
+  /// One line of the transcript.
+  struct Step {
+    enum Result: String { case ok, attention, failed }
+
+    var name: String
+    var result: Result
+    var message: String
+  }
+
+  let given: SetupCommand
+  /// For the commands that run inside.
+  var shell: Shell
+  let outer: Shell
+  let questions: Questions
+  private(set) var steps: [Step] = []
+
+  init(_ given: SetupCommand, _ shell: Shell) {
+    self.given = given
+    outer = shell
+    let input = SharedInput(
+      shell.terminal, farewell: "Interrupted. The same command continues from here.")
+    var terminal = input.shared
+    // The result is one JSON object; everything else goes to standard error.
+    if shell.isJSON { terminal.write = { _, text in shell.terminal.write(.err, text) } }
+    var settings = shell.settings
+    settings.isJSON = false
+    self.shell = Shell(terminal: terminal, settings: settings)
+    let word = given.provider.map { " " + ShellWord.quoted($0) } ?? ""
+    questions = Questions(shell: shell, input: input, command: shell.command("setup\(word)"))
+  }
+
+  var terminal: Terminal { shell.terminal }
+
+  mutating func run() async throws(Failure) {
+    let status = try await broker()
+    let provider = try await provider(status)
+    try await examine(provider)
+    let account = try await signIn(at: provider)
+    try await configure(account)
+    guard outer.isJSON else {
+      return terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(account))"))"))
+    }
+    outer.say([
+      "provider": .string(provider), "account": .string(account),
+      "steps": .array(
+        steps.map { ["step": .string($0.name), "result": .string($0.result.rawValue), "message": .string($0.message)] }),
+    ])
+  }
+
+  // MARK: The transcript
+
+  mutating func done(_ name: String, _ message: String) { note(.init(name: name, result: .ok, message: message)) }
+  mutating func mention(_ name: String, _ message: String) {
+    note(.init(name: name, result: .attention, message: message))
+  }
+  mutating func failed(_ name: String, _ message: String) {
+    note(.init(name: name, result: .failed, message: message))
+  }
+
+  private mutating func note(_ step: Step) {
+    steps.append(step)
+    let mark =
+      switch step.result {
+      case .ok: "✓"
+      case .attention: "!"
+      case .failed: "✗"
+      }
+    let columns = max(24, terminal.width ?? terminal.screen?.columns ?? 80)
+    let lines = SafeText.wrapped(SafeText.line("\(step.name): \(step.message)"), columns: columns - 2)
+    terminal.say(lines.enumerated().map { ($0 == 0 ? mark : " ") + " " + $1 })
+  }
+}
