@@ -135,7 +135,38 @@ struct LoginCommand: BrokerCommand {
       return try await flow.resume(continued)
     }
     guard let provider else { return }
-    try await flow.run(params(provider, browser: browser))
+    // A name of a provider has no such character.
+    if provider.contains("://") { return try await offerSetup(provider, nil, shell) }
+    do throws(Failure) {
+      try await flow.run(params(provider, browser: browser))
+    } catch {
+      guard error.rpc?.reason == .unknownProvider else { throw error }
+      try await offerSetup(provider, error, shell)
+    }
+  }
+
+  /// A template, an issuer, or a broker without providers: `setup` leads on.
+  private func offerSetup(_ provider: String, _ failure: Failure?, _ shell: Shell) async throws(Failure) {
+    let isKnown = SetupTemplate.named(provider) != nil || IssuerText(provider) != nil
+    if !isKnown, let failure {
+      guard try await shell.ask(ProviderList.self, NoParams()).value().providers.isEmpty else { throw failure }
+    }
+    let word = isKnown ? [provider] : []
+    let command = shell.command(
+      (["setup"] + word + [account].compactMap(\.self)).map(ShellWord.quoted).joined(separator: " "))
+    var failure =
+      failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
+    failure.hints = ["`\(command)` sets it up."]
+    guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
+    let options =
+      [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
+      + scope.flatMap { ["--scope", $0] } + shell.settings.wish.arguments
+    let arguments = word + (word.isEmpty ? [] : [account].compactMap(\.self)) + options
+    guard let given = try? SetupCommand.parse(arguments) else { throw failure }
+    var setup = Setup(given, shell)
+    shell.terminal.note(SafeText.line("\(failure.message)."))
+    guard try await setup.questions.agrees("Set it up now?", standard: true) else { throw failure }
+    try await setup.run()
   }
 
   private func params(_ provider: String, browser: UInt32?) -> LoginStart.Params {

@@ -28,7 +28,7 @@ struct Questions: Sendable {
   /// Nil: the user gave none.
   func secret(_ what: String, isRequired: Bool, flag: String) async throws(Failure) -> SecretText? {
     try demand(what, flag)
-    let suffix = isRequired ? "not shown" : "not shown; Enter for none"
+    let suffix = isRequired ? "hidden" : "hidden; none: Enter"
     for _ in 0..<Self.attempts {
       guard let line = await input.secretLine("\(what.prefix(1).uppercased())\(what.dropFirst()) (\(suffix)): ") else {
         throw ended()

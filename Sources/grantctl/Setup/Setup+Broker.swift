@@ -39,7 +39,7 @@ extension Setup {
   private func start() async throws(Failure) -> Log? {
     if let systemctl = terminal.programs.find("systemctl"), await hasUserUnit(systemctl) {
       let words = ["--user", "enable", "--now", "grantd.socket"]
-      terminal.say("No broker runs. Starting: systemctl \(words.joined(separator: " "))")
+      tell("No broker runs. Starting: systemctl \(words.joined(separator: " "))")
       let ended = await terminal.machine.run([systemctl] + words, Doctor.childTimeout)
       guard ended?.status == 0 else {
         throw Failure(
@@ -51,7 +51,7 @@ extension Setup {
     }
     let path = stateFolder + "/grantd.log"
     let log = Log(path: path, length: bytes(path).count)
-    terminal.say(SafeText.line("No broker runs, and no systemd user manager. Starting: grantd --user"))
+    tell("No broker runs, and no systemd user manager. Starting: grantd --user")
     terminal.say(SafeText.line("  Its log: \(path)"))
     if let reason = terminal.programs.startService(["grantd", "--user"], path) {
       throw Failure(

@@ -45,10 +45,8 @@ extension Setup {
         .unknownName, "\(SafeText.line(word)) is not a provider, a template or an issuer URL",
         hints: ["Templates: \(SetupTemplate.names)", "An issuer: `grantctl setup https://login.example.com`"])
     }
-    let same = known.first { provider in
-      issuer.candidates.contains(provider.issuer ?? "")
-        && (given.clientId == nil || given.clientId == provider.client_id || given.name == nil)
-    }
+    // A name that no provider has is for a further one.
+    let same = given.name == nil ? known.first { issuer.candidates.contains($0.issuer ?? "") } : nil
     if let same { return .existing(same) }
     if let template = issuer.candidates.lazy.compactMap(SetupTemplate.of).first { return .template(template) }
     return .issuer(issuer)

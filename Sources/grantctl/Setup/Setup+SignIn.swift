@@ -2,6 +2,11 @@ import BrokerAPI
 
 // Steps 4 to 6: the provider's answers, the sign-in, and a refresh.
 extension Setup {
+  /// Warnings that concern the sign-in; later steps try what the others are about.
+  private static let mentioned: Set<CheckName> = [
+    .configuration, .connection, .issuer, .endpoints, .keys, .clock, .redirect_uri,
+  ]
+
   /// Problems of the provider that would stop the sign-in.
   mutating func examine(_ provider: String) async throws(Failure) {
     let checked = try await shell.ask(ProviderCheck.self, .init(provider: provider)).value()
@@ -18,7 +23,7 @@ extension Setup {
       own.first { $0.name == name && $0.result == .ok }.map { label($0.message) }
     }
     done("Discovery", words.isEmpty ? "ok" : words.joined(separator: "; "))
-    for check in own where check.result == .warning {
+    for check in own where check.result == .warning && Self.mentioned.contains(check.name) {
       mention("Discovery", check.message + (check.hint.map { ". \($0)" } ?? ""))
     }
   }

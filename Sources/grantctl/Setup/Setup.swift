@@ -42,7 +42,8 @@ struct Setup {
     let account = try await signIn(at: provider)
     try await configure(account)
     guard outer.isJSON else {
-      return terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(account))"))"))
+      terminal.say("Get a token:")
+      return terminal.say(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
     }
     outer.say([
       "provider": .string(provider), "account": .string(account),
@@ -61,6 +62,11 @@ struct Setup {
     note(.init(name: name, result: .failed, message: message))
   }
 
+  private var columns: Int { max(24, terminal.width ?? terminal.screen?.columns ?? 80) }
+
+  /// A sentence between the steps.
+  func tell(_ text: String) { terminal.say(SafeText.wrapped(SafeText.line(text), columns: columns)) }
+
   private mutating func note(_ step: Step) {
     steps.append(step)
     let mark =
@@ -69,7 +75,6 @@ struct Setup {
       case .attention: "!"
       case .failed: "✗"
       }
-    let columns = max(24, terminal.width ?? terminal.screen?.columns ?? 80)
     let lines = SafeText.wrapped(SafeText.line("\(step.name): \(step.message)"), columns: columns - 2)
     terminal.say(lines.enumerated().map { ($0 == 0 ? mark : " ") + " " + $1 })
   }
