@@ -20,6 +20,7 @@ INCLUDEDIR  ?= $(PREFIX)/include
 LIBDIR      ?= $(PREFIX)/lib
 # Debian's Python imports from these folders: /usr/lib/python3, and the folder of the version below /usr/local.
 PYTHONDIR   ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(shell PATH=/usr/bin:$$PATH python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])' 2>/dev/null || echo python3))/dist-packages
+SWIFTDIR    ?= $(DATADIR)/grantd/swift
 NODEDIR     ?= $(DATADIR)/nodejs
 GODIR       ?= $(DATADIR)/gocode/src/grantd.invalid
 
@@ -104,7 +105,7 @@ lint: ## formatting, linters of shell and Python, import rules
 	@TESTS_ONLY='lint imports' scripts/test
 
 format: ## rewrite the sources in the project's format
-	swift format -i -r Sources Tests Package.swift
+	swift format -i -r Sources Tests Package.swift clients/swift/Package.swift clients/swift/Sources/Grantd examples
 
 docs: deps ## regenerate the reference in docs: rpc, errors, configuration, the list of decisions, manual pages
 	scripts/swiftpm run grantd-reference --write docs
@@ -142,6 +143,8 @@ install-libraries:
 	  'Cflags: -I$(INCLUDEDIR) -pthread' 'Libs: -L$(LIBDIR) -lgrantd -pthread' >'$D$(LIBDIR)/pkgconfig/grantd.pc'
 	install -m 644 clients/js/*.js clients/js/*.d.ts clients/js/package.json '$D$(NODEDIR)/grantd/'
 	install -m 644 clients/go/*.go clients/go/go.mod '$D$(GODIR)/grantd/'
+	rm -rf '$D$(SWIFTDIR)' && install -d '$D$(SWIFTDIR)'
+	cp -RL clients/swift/Package.swift clients/swift/Sources '$D$(SWIFTDIR)/' && chmod -R u=rwX,go=rX '$D$(SWIFTDIR)'
 	chmod 644 '$D$(DIST_INFO)'/* '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'
 
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
@@ -167,7 +170,7 @@ install-files: install-libraries
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
 	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
-	cd examples && find . -type f ! -name go.mod -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
+	cd examples && find . -type f ! -name go.mod ! -name Package.swift -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
 	install -d '$D$(DOCDIR)/docs/developers/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
@@ -202,7 +205,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
 	rm -rf '$D$(DATADIR)/grantd' '$D$(PROGRAMDIR)' '$D$(DOCDIR)'
-	rm -rf '$D$(PYTHONDIR)/grantd' '$D$(DIST_INFO)' '$D$(NODEDIR)/grantd' '$D$(GODIR)'
+	rm -rf '$D$(PYTHONDIR)/grantd' '$D$(DIST_INFO)' '$D$(NODEDIR)/grantd' '$D$(GODIR)' '$D$(SWIFTDIR)'
 	rm -f '$D$(INCLUDEDIR)/grantd.h' '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'
 	@[ -n '$D' ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'

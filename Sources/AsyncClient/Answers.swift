@@ -23,10 +23,16 @@ final class Answers: Sendable {
   private let state = Mutex(State())
   let notifications: AsyncStream<SocketClient.Notification>
   private let feed: AsyncStream<SocketClient.Notification>.Continuation
+  private let limits: SocketClient.Limits
 
-  init() {
-    (notifications, feed) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(SocketClient.notificationBuffer))
+  init(_ limits: SocketClient.Limits) {
+    self.limits = limits
+    (notifications, feed) = AsyncStream.makeStream(
+      bufferingPolicy: limits.dropsNotifications
+        ? .bufferingNewest(limits.notifications) : .bufferingOldest(limits.notifications))
   }
+
+  var hasEnded: Bool { state.withLock { $0.end != nil } }
 
   static func rpcID(_ id: Int64) -> RPCID { .number("\(id)") }
 
@@ -68,7 +74,8 @@ final class Answers: Sendable {
   func received(_ message: ServerMessage) {
     switch message {
     case .notification(let method, let params):
-      feed.yield(SocketClient.Notification(method: method, params: params))
+      let kept = feed.yield(SocketClient.Notification(method: method, params: params))
+      if case .dropped = kept, !limits.dropsNotifications { end(.disconnected) }
     case .reply(.number(let literal), let result):
       guard let id = Int64(literal) else { return }
       resolve(id, result.mapError { .rpc($0) })

@@ -14,8 +14,17 @@ public final class SocketClient: Sendable {
     public var params: JSON
   }
 
-  /// Notifications kept for a consumer that is slow; the oldest are dropped beyond.
-  public static let notificationBuffer = 1024
+  public struct Limits: Sendable {
+    /// Bytes of one line from the broker.
+    public var line = ReceivedLines.longestLine
+    /// Notifications kept for a slow consumer.
+    public var notifications = 1024
+    /// Whether the oldest notification is dropped beyond that limit. Otherwise the connection ends.
+    public var dropsNotifications = true
+
+    public init() {}
+  }
+
   private static let readAtOnce = 64 * 1024
 
   /// Ends with the connection. For one consumer.
@@ -42,25 +51,26 @@ public final class SocketClient: Sendable {
   ///   - isExpected: whether the server may be of this user, as the kernel names them. Asked before anything is sent; nil:
   ///     any user.
   public static func connect(
-    path: String, timeout: Duration = .seconds(10), from isExpected: (@Sendable (UInt32) -> Bool)? = nil
+    path: String, timeout: Duration = .seconds(10), limits: Limits = Limits(),
+    from isExpected: (@Sendable (UInt32) -> Bool)? = nil
   ) async throws(SocketClientError) -> SocketClient {
-    let answers = Answers()
+    let answers = Answers(limits)
     let connected: Result<ConnectedSocket, SocketClientError> = await withCheckedContinuation { waiter in
       let code = OwnThread.start("client") {
         let result = Result { () throws(ConnectFailure) in
           try ConnectedSocket.connect(path: path, within: timeout, from: isExpected ?? { _ in true })
         }
         waiter.resume(returning: result.mapError { SocketClientError($0, at: path) })
-        if case .success(let socket) = result { read(socket, answers) }
+        if case .success(let socket) = result { read(socket, answers, limits) }
       }
       if code != 0 { waiter.resume(returning: .failure(.disconnected)) }
     }
     return SocketClient(try connected.get(), answers)
   }
 
-  /// Hands over what arrives, until the connection ends.
-  private static func read(_ socket: ConnectedSocket, _ answers: Answers) {
-    var lines = ReceivedLines()
+  /// Delivers each message, until the connection ends.
+  private static func read(_ socket: ConnectedSocket, _ answers: Answers, _ limits: Limits) {
+    var lines = ReceivedLines(longest: limits.line)
     while true {
       let piece = socket.receive(atMost: readAtOnce)
       guard !piece.isEmpty else { return answers.end(.disconnected) }
@@ -78,17 +88,8 @@ public final class SocketClient: Sendable {
     socket.shutDown()
   }
 
-  /// Calls a method. Without a `timeout` the broker's own deadline for the method is the only one.
-  public func call<Method: RPCMethod>(
-    _ method: Method.Type, _ params: Method.Params, timeout: Duration? = nil
-  ) async throws(SocketClientError) -> Method.Result {
-    let result = try await call(method: Method.name, params: JSON(encoding: params), timeout: timeout)
-    do throws(ParamsError) {
-      return try result.decode(Method.Result.self, root: "result")
-    } catch {
-      throw .malformed(error.description)
-    }
-  }
+  /// Whether calls can have no answer any more.
+  public var hasEnded: Bool { answers.hasEnded }
 
   /// Calls a method by its name.
   public func call(

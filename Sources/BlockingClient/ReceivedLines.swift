@@ -1,18 +1,19 @@
 /// What a server has sent, as lines.
 public struct ReceivedLines {
-  /// Bytes of one line.
+  /// Bytes of one line, if the client has no lower limit.
   public static let longestLine = 64 * 1024 * 1024
 
+  private let longest: Int
   private var bytes: [UInt8] = []
   /// Where the next line begins.
   private var start = 0
   /// There is no newline before it.
   private var scanned = 0
 
-  public init() {}
+  public init(longest: Int = longestLine) { self.longest = longest }
 
   /// Whether the line that has begun is longer than a line may be.
-  public var isTooLong: Bool { bytes.count - start > Self.longestLine }
+  public var isTooLong: Bool { bytes.count - start > longest }
 
   public mutating func append(_ piece: [UInt8]) {
     bytes.removeFirst(start)

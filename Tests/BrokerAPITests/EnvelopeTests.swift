@@ -220,6 +220,8 @@ struct EnvelopeTests {
     let json: JSON = ["code": -32099, "message": "m", "data": ["reason": "new", "hint": "h", "oauth": 1]]
     let error = try #require(RPCError(json: json))
     #expect(error.reason == nil && error.hint == "h" && error.oauth == nil && error.code == -32099)
+    #expect(error.unknownReason == "new" && error.json["data"]?["reason"] == "new")
+    #expect(RPCError(json: RPCError(.loginRequired, "m").json)?.unknownReason == nil)
     #expect(RPCError(json: ["code": 1]) == nil)
     #expect(RPCError(json: "no") == nil)
   }

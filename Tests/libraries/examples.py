@@ -15,7 +15,7 @@ import urllib.request
 from adapters import IMAP, mail_server, refuse
 from grantd_testing import environment, free_ports
 from grantd_testing.places import ROOT
-from languages import CLIENTS, SYSTEM_PYTHON
+from languages import CLIENTS, SYSTEM_PYTHON, built
 from rig import DOWN, PROVIDER, Handler, SecureServer, Skip, certificate, must, need, wait_until
 
 CASES = {}
@@ -268,6 +268,7 @@ def go_service(stage, home):
 service("python", python_service)
 service("js", js_service)
 service("go", go_service)
+service("swift", lambda stage, home: [built(EXAMPLES / "web-service" / "swift-service") / "service"])
 
 
 @case("web-service-c")

@@ -111,4 +111,24 @@ class Race(Go):
     only = ("one-connection", "interrupted", "shutting-down", "restart", "events")
 
 
-LANGUAGES = [Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), Asyncio()]
+class Swift(Language):
+    name = "swift"
+
+    def build(self, stage):
+        self.program = built(DRIVERS / "swift-driver") / "driver"
+
+    def command(self, stage):
+        return [self.program]
+
+
+def built(package):
+    """The folder of its programs: one for all packages, so that the library is compiled once."""
+    results = ROOT / ".build" / "swift"
+    done = subprocess.run(
+        [need("swift"), "build", "--package-path", package, "--scratch-path", results], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout[-3000:] + done.stderr[-500:])
+    return results / "debug"
+
+
+LANGUAGES = [Swift(), Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), Asyncio()]

@@ -7,7 +7,7 @@ extension RPCError {
   public var json: JSON {
     let data = JSON(
       encoding: ErrorData(
-        reason: reason?.rawValue, hint: hint, retry_after: retry_after, oauth: oauth, detail: detail,
+        reason: reason?.rawValue ?? unknownReason, hint: hint, retry_after: retry_after, oauth: oauth, detail: detail,
         fields: fields))
     var members = [
       JSON.Member(name: "code", value: .integer(code)), JSON.Member(name: "message", value: .string(message)),
@@ -16,8 +16,7 @@ extension RPCError {
     return .object(members)
   }
 
-  /// Reads an error object, for clients; nil where it is none. A reason of a newer broker is nil, and so is anything in
-  /// `data` that is not as expected.
+  /// Reads an error object, for clients; nil if the value is not one. Unexpected members of `data` are nil.
   public init?(json: JSON) {
     guard let code = json["code"]?.integer, let code = Int(exactly: code), let message = json["message"]?.string else {
       return nil
@@ -25,7 +24,9 @@ extension RPCError {
     self.code = code
     self.message = message
     let data = json["data"] ?? .null
-    reason = data["reason"]?.string.flatMap { ErrorReason(rawValue: $0) }
+    let name = data["reason"]?.string
+    reason = name.flatMap { ErrorReason(rawValue: $0) }
+    unknownReason = reason == nil ? name : nil
     hint = data["hint"]?.string
     retry_after = data["retry_after"]?.double
     oauth = data["oauth"].flatMap { try? $0.decode(OAuthDetail.self) }

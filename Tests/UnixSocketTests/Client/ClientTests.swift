@@ -180,6 +180,46 @@ import Testing
     }
   }
 
+  @Test("beyond its limit of notifications a connection ends") func beyondItsLimitOfNotifications() async throws {
+    try await Served.with { served in
+      var limits = SocketClient.Limits()
+      (limits.notifications, limits.dropsNotifications) = (10, false)
+      let client = try await SocketClient.connect(path: served.path, limits: limits)
+      _ = try await client.call(method: "subscribe")
+      #expect(!client.hasEnded)
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      for number in 0..<50 { #expect(session.notify(method: "event", params: .integer(number))) }
+      let error = await #expect(throws: SocketClientError.self) {
+        // Behind the notifications.
+        try await client.call(method: "echo")
+      }
+      #expect(error == .disconnected && client.hasEnded)
+      var kept = 0
+      for await notification in client.notifications {
+        #expect(notification == .init(method: "event", params: .integer(kept)))
+        kept += 1
+      }
+      #expect(kept == 10)
+    }
+  }
+
+  @Test("a line beyond the limit of the connection ends it") func aLineBeyondTheLimit() async throws {
+    try await Served.with { served in
+      var limits = SocketClient.Limits()
+      limits.line = 100_000
+      let client = try await SocketClient.connect(path: served.path, limits: limits)
+      let large = try await client.call(method: "large", params: ["bytes": 90_000])
+      #expect(large.string?.utf8.count == 90_000)
+      let error = await #expect(throws: SocketClientError.self) {
+        try await client.call(method: "large", params: ["bytes": 300_000])
+      }
+      guard case .malformed = error else {
+        Issue.record("\(String(describing: error))")
+        return
+      }
+    }
+  }
+
   @Test("a broker that does not run is told from one that does not let us in") func aBrokerThatDoesNotRunIs()
     async throws
   {

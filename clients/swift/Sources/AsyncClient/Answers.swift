@@ -1,0 +1,1 @@
+../../../../Sources/AsyncClient/Answers.swift

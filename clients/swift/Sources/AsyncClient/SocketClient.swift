@@ -1,0 +1,1 @@
+../../../../Sources/AsyncClient/SocketClient.swift

@@ -1,0 +1,1 @@
+../../../../Sources/BlockingClient/SocketClientError.swift

@@ -1,0 +1,1 @@
+../../../../Sources/BrokerAPI/RPC/ClientEnvelope.swift

@@ -1,0 +1,1 @@
+../../../../Sources/BrokerAPI/ErrorReason.swift

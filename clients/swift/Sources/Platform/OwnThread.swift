@@ -1,0 +1,1 @@
+../../../../Sources/Platform/OwnThread.swift
