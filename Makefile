@@ -27,6 +27,9 @@ GODIR       ?= $(DATADIR)/gocode/src/grantd.invalid
 # Programs find these helpers by name (docs/helpers.md). python3-keyring has a `keyring` in PATH too: ours has a folder of its own.
 HELPERS     := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
 
+# docs/man: scripts/package/manual generates them.
+MANUAL      := $(notdir $(wildcard docs/man/*.[1578]))
+
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
 PRODUCTS    := .build-make/$(BUILD)
@@ -111,8 +114,7 @@ docs: deps ## regenerate the reference in docs: rpc, errors, configuration, the 
 	scripts/swiftpm run grantd-reference --write docs
 	scripts/lint/decisions --write
 	@scripts/build-quietly grantd grantctl
-	scripts/package/manual .build-make/debug/grantctl 1 >docs/man/new && mv docs/man/new docs/man/grantctl.1
-	scripts/package/manual .build-make/debug/grantd 8 >docs/man/new && mv docs/man/new docs/man/grantd.8
+	scripts/package/manual --write .build-make/debug docs/man
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
@@ -152,7 +154,7 @@ install-files: install-libraries
 	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
 	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
-	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
+	  $(foreach section,1 5 7 8,'$D$(MANDIR)/man$(section)')
 	install -m 755 $(STRIP) $(PRODUCTS)/grantd '$D$(BINDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
@@ -183,9 +185,8 @@ install-files: install-libraries
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
-	install -m 644 docs/man/grantctl.1 '$D$(MANDIR)/man1/'
-	for name in $(HELPERS); do echo '.so man1/grantctl.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
-	install -m 644 docs/man/grantd.8 '$D$(MANDIR)/man8/'
+	for page in $(MANUAL); do install -m 644 docs/man/$$page '$D$(MANDIR)/man'$${page##*.}/ || exit 1; done
+	for name in $(HELPERS); do echo '.so man1/grantctl-helper.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
@@ -202,7 +203,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
-	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
+	  '$D$(TMPFILESDIR)/grantd.conf' $(foreach page,$(MANUAL),'$D$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page)') \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
 	rm -rf '$D$(DATADIR)/grantd' '$D$(PROGRAMDIR)' '$D$(DOCDIR)'
 	rm -rf '$D$(PYTHONDIR)/grantd' '$D$(DIST_INFO)' '$D$(NODEDIR)/grantd' '$D$(GODIR)' '$D$(SWIFTDIR)'
