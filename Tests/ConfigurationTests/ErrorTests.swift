@@ -152,7 +152,7 @@ import Testing
     ),
     (
       Fixture.provider + "discovery = true",
-      "grantd.toml:4: \"discovery\" in [provider.work] must be \"openid\", \"oauth\" or false, not true"
+      "grantd.toml:4: \"discovery\" in [provider.work] must be \"openid\", \"oauth\", \"openid_inserted\" or false, not true"
     ),
     (
       Fixture.provider + "rotation = \"grace\"",

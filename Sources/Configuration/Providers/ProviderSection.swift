@@ -32,11 +32,11 @@ extension Sections {
       "How `iss` may differ from the issuer. `entra_tenant`: Microsoft's shared endpoints; `google`: without the scheme."
     ),
     Key(
-      "discovery", expected: "\"openid\", \"oauth\" or false",
+      "discovery", expected: "\"openid\", \"oauth\", \"openid_inserted\" or false",
       standard:
         "\"openid\" with `oidc`; \"oauth\" with `oauth2` where an issuer stands for missing endpoints; else false",
       "The source of the endpoints: `openid` appends the well-known path to the issuer (OpenID Connect Discovery §4), "
-        + "`oauth` puts it before the path (RFC 8414 §3.1), false: from the keys below."
+        + "`oauth` and `openid_inserted` put it before the path (RFC 8414 §3.1, §5), false: from the keys below."
     ) { draft, value throws(Unfit) in draft.discovery = try discovery(value) },
     Key(
       "discovery_url", .name, \.discoveryURL, standard: "from `issuer` and `discovery`",

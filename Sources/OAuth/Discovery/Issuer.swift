@@ -29,9 +29,10 @@ public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStrin
     switch style {
     case .openID:
       text = base + "/.well-known/openid-configuration"
-    case .oauth:
+    case .oauth, .openIDInserted:
       let path = URI(base)?.path ?? ""
-      text = base.dropLast(path.count) + "/.well-known/oauth-authorization-server" + path
+      let name = style == .oauth ? "oauth-authorization-server" : "openid-configuration"
+      text = base.dropLast(path.count) + "/.well-known/\(name)" + path
     }
     guard let url = URL(string: text, encodingInvalidCharacters: false) else {
       preconditionFailure("an issuer is a URL, and so is its well-known address")
@@ -52,6 +53,24 @@ public enum DiscoveryStyle: String, Sendable, Codable, CaseIterable {
   case openID = "openid"
   /// Between host and path (RFC 8414 §3.1).
   case oauth
+  /// The OpenID document between host and path (RFC 8414 §5).
+  case openIDInserted = "openid_inserted"
+
+  /// Whether the document is that of an OpenID provider.
+  public var isOpenID: Bool {
+    switch self {
+    case .openID, .openIDInserted: true
+    case .oauth: false
+    }
+  }
+}
+
+extension Issuer {
+  /// The locations of the metadata for an issuer of unknown kind, in the order to try (RFC 8414 §5).
+  public var discoveryStyles: [DiscoveryStyle] {
+    let path = URI(rawValue)?.path ?? ""
+    return path.isEmpty || path == "/" ? [.oauth, .openID] : [.oauth, .openIDInserted, .openID]
+  }
 }
 
 public enum IssuerError: Error, Equatable, Sendable, CustomStringConvertible {

@@ -44,6 +44,8 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var tokenEndpointAuthSigningAlgValuesSupported: [String]?
   /// RFC 9396 §10.
   public var authorizationDetailsTypesSupported: [String]?
+  /// Whether a client identifier may be the URL of a client's metadata (Client ID Metadata Document).
+  public var clientIDMetadataDocumentSupported = false
   /// Invalid endpoints in the document, with their text.
   public private(set) var invalidEndpoints: [Endpoint: String] = [:]
 
@@ -143,6 +145,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     authorizationDetailsTypesSupported = list("authorization_details_types_supported")
     backchannelLogoutSupported = (try? members.flag("backchannel_logout_supported")) ?? false
     backchannelLogoutSessionSupported = (try? members.flag("backchannel_logout_session_supported")) ?? false
+    clientIDMetadataDocumentSupported = (try? members.flag("client_id_metadata_document_supported")) ?? false
     tlsClientCertificateBoundAccessTokens =
       (try? members.flag("tls_client_certificate_bound_access_tokens")) ?? false
     requireSignedRequestObject = try members.flag("require_signed_request_object")
