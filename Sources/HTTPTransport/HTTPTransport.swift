@@ -1,5 +1,5 @@
 public import Broker
-import FoundationEssentials
+public import FoundationEssentials
 public import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -17,6 +17,7 @@ public final class HTTPTransport: Transport {
   static let revocationDeadline = Duration.seconds(10)
 
   private let all: AllUpstreams
+  private let names: NameLookups
   private let loops = Array(MultiThreadedEventLoopGroup.singleton.makeIterator())
   private let userAgent: String
   private let deadline: Duration
@@ -36,6 +37,7 @@ public final class HTTPTransport: Transport {
   ) {
     self.deadline = deadline
     self.userAgent = userAgent
+    self.names = names
     all = AllUpstreams(names: names, uptime: uptime)
   }
 
@@ -79,6 +81,13 @@ public final class HTTPTransport: Transport {
       throw TransportError(
         arrived.giveUp() ? .lost : .notSent, "the request to \(host) was given up before the answer")
     }
+  }
+
+  public func scope(of url: URL) async throws(TransportError) -> AddressScope {
+    let host = (url.host() ?? "").lowercased().filter { $0 != "[" && $0 != "]" }
+    if let scope = AddressScope(host) { return scope }
+    // The first is the one that last answered.
+    return try await names.addresses(of: host).first.flatMap { AddressScope($0) } ?? .global
   }
 
   private func message(

@@ -98,6 +98,36 @@ struct PoolTests {
   }
 
   @Test(
+    "A pool with a reach connects to no nearer address",
+    arguments: [
+      (["127.0.0.1"], AddressScope.site, false), (["127.0.0.1"], .machine, true),
+      (["10.0.0.1", "127.0.0.1"], .machine, true), (["169.254.169.254"], .machine, false),
+      (["::ffff:127.0.0.1"], .global, false), (["10.0.0.1"], .global, false),
+    ])
+  func reach(_ addresses: [String], _ reach: AddressScope, allowed: Bool) async throws {
+    let transport = HTTPTransport(
+      userAgent: "test", deadline: .seconds(20), names: NameLookups(["provider.test": addresses]))
+    try await HalfServer().with { url in
+      var pool = ConnectionPool.test
+      pool.reach = reach
+      let named = try #require(URL(string: "http://provider.test:\(url.port ?? 0)"))
+      if allowed {
+        #expect(try await transport.send(request(named, "fast"), over: pool).status == 200)
+        // That of the address that answered.
+        #expect(try await transport.scope(of: named) == .machine)
+      } else {
+        do throws(TransportError) {
+          _ = try await transport.send(request(named, "fast"), over: pool)
+          Issue.record("a connection was made")
+        } catch {
+          #expect(error.cause == .reach && error.kind == .notSent)
+        }
+      }
+    }
+    await transport.close()
+  }
+
+  @Test(
     "The addresses of a name are tried in their order until one is there, which is then the first",
     arguments: [["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]])
   func addresses(_ addresses: [String]) async throws {

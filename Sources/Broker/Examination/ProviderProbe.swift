@@ -51,6 +51,8 @@ extension TransportError {
     case .tls:
       return
         "Does https answer at port \(port) of \(host)? `openssl s_client -connect \(host):\(port)` shows what does."
+    case .reach:
+      return "Its server's metadata name an address of another network. Write a [provider.NAME] if that is intended."
     case .other:
       return "`curl -v \(url.absoluteString)` shows what answers. The broker tries again itself."
     }

@@ -1,3 +1,4 @@
+public import FoundationEssentials
 public import Grants
 public import OAuth
 
@@ -9,6 +10,17 @@ public protocol Transport: Sendable {
   func send(
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
   ) async throws(TransportError) -> HTTPResponse
+
+  /// The scope of the address that the server of the URL has answered from.
+  func scope(of url: URL) async throws(TransportError) -> AddressScope
+}
+
+extension Transport {
+  /// Without a look-up: names are taken to be public.
+  public func scope(of url: URL) async throws(TransportError) -> AddressScope {
+    let host = (url.host() ?? "").lowercased().filter { $0 != "[" && $0 != "]" }
+    return AddressScope(host) ?? (host == "localhost" ? .machine : .global)
+  }
 }
 
 /// Connections that requests share. Each pool has its own, also to the same server: a provider that hangs stops no other
@@ -31,11 +43,14 @@ public struct ConnectionPool: Sendable, Hashable {
   public var use: Use
   /// Connections to one server at once, each with one request at a time. Of ``Use/forwarded``, for each event loop.
   public var size: Int
+  /// The nearest addresses that connections may go to; nil: all. For servers that a document named.
+  public var reach: AddressScope?
 
-  public init(_ provider: ProviderName, _ use: Use, size: Int) {
+  public init(_ provider: ProviderName, _ use: Use, size: Int, reach: AddressScope? = nil) {
     self.provider = provider
     self.use = use
     self.size = size
+    self.reach = reach
   }
 }
 
@@ -77,6 +92,8 @@ public struct TransportError: Error, Sendable, Equatable {
     case certificate
     /// No secure connection, for another reason.
     case tls
+    /// The address is outside the pool's ``ConnectionPool/reach``.
+    case reach
     case other
   }
 

@@ -3,6 +3,8 @@ public import OAuth
 
 // Defaults for features that most providers lack: the caller gets an error, and no request is sent.
 extension Provider {
+  public var reach: AddressScope? { nil }
+
   public var registration: ProviderRegistration? { nil }
 
   public var metadataHint: String { "Compare `issuer` in \(section) with the provider's documentation." }

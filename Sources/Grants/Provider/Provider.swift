@@ -7,6 +7,8 @@ public protocol Provider: Sendable {
   var name: ProviderName { get }
 
   var description: ProviderDescription { get }
+  /// The nearest addresses that its requests may go to; nil: all.
+  var reach: AddressScope? { get }
   /// Nil: the provider has a section in the configuration.
   var registration: ProviderRegistration? { get }
   var authorizationTraits: AuthorizationTraits { get }

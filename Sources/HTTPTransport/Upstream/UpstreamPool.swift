@@ -5,6 +5,7 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 import NIOSSL
+import OAuth
 
 /// The connections of one event loop to one server. Lives on it.
 final class UpstreamPool {
@@ -135,7 +136,7 @@ final class UpstreamPool {
       let route: Result<Route, TransportError>
       do throws(TransportError) {
         let isAddress = SystemResolver.isAddress(server.host)
-        let addresses = isAddress ? [server.host] : try await names.addresses(of: server.host)
+        let addresses = try server.within(isAddress ? [server.host] : try await names.addresses(of: server.host))
         route = .success(
           Route(addresses: addresses[...], context: server.isSecure ? try contexts.context(of: server.tls) : nil))
       } catch {
@@ -253,5 +254,19 @@ final class UpstreamPool {
     waiting = []
     for one in exchanges { one.fail(TransportError(.notSent, "the broker is ending")) }
     for connection in Array(open.values) { connection.close() }
+  }
+}
+
+extension UpstreamServer {
+  /// The addresses that the reach of the pool allows.
+  fileprivate func within(_ addresses: [String]) throws(TransportError) -> [String] {
+    guard let reach = pool.reach else { return addresses }
+    let allowed = addresses.filter { AddressScope($0).map { $0 <= reach } ?? false }
+    if allowed.isEmpty, let other = addresses.first {
+      let words = (AddressScope(other) ?? .link).words
+      throw TransportError(
+        .notSent, "\(host) has \(words) (\(other)), which the document of a server must not name", cause: .reach)
+    }
+    return allowed
   }
 }

@@ -14,6 +14,7 @@ public struct OAuthProvider: Provider {
   public let apiTraits: APITraits
 
   public var name: ProviderName { settings.name }
+  public var reach: AddressScope? { settings.reach }
 
   public init(_ settings: ProviderSettings) {
     var settings = settings
@@ -65,7 +66,7 @@ public struct OAuthProvider: Provider {
 
   /// The RFC 8414 document for an OpenID provider whose own metadata lack one of these endpoints.
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
-    guard settings.profile == nil || settings.profile == "oidc", settings.discovery == .openID,
+    guard settings.profile == nil || settings.profile == "oidc", settings.discovery?.isOpenID == true,
       settings.discoveryURL == nil, let issuer = settings.issuer,
       metadata.revocationEndpoint == nil || metadata.introspectionEndpoint == nil
         || metadata.registrationEndpoint == nil

@@ -21,6 +21,8 @@ public struct ProviderSettings: Sendable, Equatable {
   public var issuerRule: IssuerRule = .exact
   /// The broker registered the client (RFC 7591); false: the provider is in the configuration.
   public var isRegistered = false
+  /// The nearest addresses that requests may go to, if a document of a server named the endpoints; nil: all.
+  public var reach: AddressScope?
   /// Whether endpoints come from the issuer's metadata; values in ``endpoints`` take precedence.
   public var discovery: DiscoveryStyle?
   /// The URL of the metadata; nil: the issuer's well-known URL.
