@@ -74,7 +74,9 @@ extension OAuthProvider {
 
   public func poll(_ device: DeviceLogin, login: SavedLogin, metadata: ServerMetadata) -> Step<DeviceAnswer> {
     at(.token, metadata) { endpoint in
-      let request = http(.deviceCode(device.deviceCode), to: endpoint, metadata).proving(boundKey(login.dpopKey))
+      let resources = login.resource.map { [$0] } ?? []
+      let request = http(.deviceCode(device.deviceCode, resources: resources), to: endpoint, metadata)
+        .proving(boundKey(login.dpopKey))
       return .send(request) { response, now in
         do throws(ResponseError) {
           let tokens = try TokenResponse.parse(response, quirks: settings.response)
