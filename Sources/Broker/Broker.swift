@@ -24,6 +24,7 @@ public final class Broker {
   nonisolated let declared: DeclaredAccounts
   nonisolated let imports: Imports
   nonisolated let registrations: Registrations
+  nonisolated let resources: Resources
   nonisolated let calls: AuthorizedCalls
   nonisolated let credentials: CredentialOffers
   nonisolated let files: FileReleases
@@ -88,6 +89,9 @@ public final class Broker {
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
     registrations = Registrations(
       runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
+    resources = Resources(
+      runtime, transport: transport, providers: providers, registrations: registrations,
+      clientMetadata: configuration.clientMetadata)
     calls = AuthorizedCalls(
       runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
       approvals: approvals, audit: audit)
@@ -242,6 +246,7 @@ public final class Broker {
 
   private func complete(_ new: BrokerConfiguration) async {
     addresses.configure(publicOrigin: new.publicOrigin)
+    resources.configure(clientMetadata: new.clientMetadata)
     await declared.take()
   }
 

@@ -11,6 +11,8 @@ public struct BrokerConfiguration: Sendable {
   /// The origin under which a proxy passes callbacks of the web on to the callback endpoint, such as
   /// `https://broker.example.com` (as ``RedirectURI/origin`` writes it); nil: none does.
   public var publicOrigin: String?
+  /// The URL of the client's metadata, which is its identifier at servers that support it; nil: none is published.
+  public var clientMetadata: String?
   public var audit = AuditPolicy()
   public var callerLimits = CallerLimits()
   /// What units may load as credentials.
@@ -184,6 +186,10 @@ enum Limit {
   static let patience = Duration.seconds(600)
   /// Accounts of a provider whose lost scopes are remembered, so that each loss is reported once.
   static let reportedLosses = 1000
+  /// Authorization servers of one resource whose metadata are requested.
+  static let triedServers = 4
+  /// Connections to one server for the documents of resources.
+  static let documentConnections = 4
   /// Redirects that a request for metadata or keys follows.
   static let redirects = 3
   /// Different oddities of a provider's answers that are told of.

@@ -8,7 +8,7 @@ public enum Methods {
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
     PolicyExplain.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
     ProviderCheck.self, ProviderRegister.self,
-    ProviderUnregister.self,
+    ProviderUnregister.self, ResourceDiscover.self, ResourceAdd.self, ClientMetadata.self,
     EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,
     StoreRotateKey.self, StoreBackup.self, StoreBackupPart.self, StoreRestore.self, StoreRestorePart.self,
     StoreRestoreLook.self, StoreRestoreApply.self, StoreRepair.self, RPCDiscover.self,

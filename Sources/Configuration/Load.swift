@@ -111,6 +111,7 @@ struct Loader {
       case "cloud": readClouds(item)
       case "credentials": readCredentialSettings(item)
       case "audit": read(item, Sections.audit, \.audit)
+      case "client_metadata": read(item, Sections.clientMetadata, \.self)
       case "limits": read(item, Sections.callerLimits, \.limits)
       case "log": read(item, Sections.log, \.self)
       default: reportUnknown(name, item)
@@ -121,7 +122,7 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh", "metrics", "http", "handle", "cloud", "audit", "limits", "log",
+      "refresh", "metrics", "http", "handle", "cloud", "audit", "client_metadata", "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {

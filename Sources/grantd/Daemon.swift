@@ -267,6 +267,7 @@ struct Daemon: Sendable {
     configuration.audit = settings.audit
     configuration.callerLimits = settings.limits
     configuration.credentials = settings.credentials
+    configuration.clientMetadata = settings.clientMetadata
     configuration.files = places.tokenFiles(settings)
     configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
     return configuration

@@ -155,4 +155,22 @@ import Testing
     #expect(body.contains("client_id=c") && !body.contains("client_secret"))
     #expect(request.headers.contains { $0.name == "Authorization" })
   }
+
+  @Test("a provider over another has its client, and its own resource, scopes and API base")
+  func derived() throws {
+    let registrar = ClientRegistrar()
+    let base = try #require(registrar.provider(registration("client_secret_post")) as? OAuthProvider)
+    var saved = registration("none")
+    saved.provider = ProviderName(rawValue: "notes")!
+    saved.scopes = ["notes.read"]
+    saved.options = .init(resource: "https://mcp.example.com/mcp", apiBase: URL(string: "https://mcp.example.com"))
+    let made = try #require(registrar.provider(saved, over: base) as? OAuthProvider)
+    #expect(made.name.rawValue == "notes" && made.settings.client == .post(secret: Secret("s")))
+    #expect(made.settings.clientID == "c" && made.settings.issuer == base.settings.issuer)
+    #expect(made.tokenTraits.scopes == ["notes.read"] && made.tokenTraits.resource == "https://mcp.example.com/mcp")
+    #expect(made.apiTraits.origins == ["https://mcp.example.com:443"])
+    var other = saved
+    other.issuer = Issuer(rawValue: "https://other.example")!
+    #expect(registrar.provider(other, over: base) == nil)
+  }
 }

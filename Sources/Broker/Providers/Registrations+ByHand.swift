@@ -74,7 +74,7 @@ extension Registrations {
   func section(of name: ProviderName) -> (keys: [String: JSON], files: [String])? {
     guard !configured.contains(name), let registration = saved[name] else { return nil }
     var keys: [String: JSON] = [
-      "kind": .string(registration.discovery == .openID ? "oidc" : "oauth2"),
+      "kind": .string(registration.discovery.isOpenID ? "oidc" : "oauth2"),
       "issuer": .string(registration.issuer.rawValue), "client_id": .string(registration.clientID),
       "scopes": .array(registration.scopes.map { .string($0) }),
     ]
@@ -82,8 +82,10 @@ extension Registrations {
     keys["resource"] = registration.options.resource.map { .string($0) }
     keys["api_base"] = registration.options.apiBase.map { .string($0.absoluteString) }
     var files: [String] = []
-    if registration.authMethod != "none" {
-      keys["token_endpoint_auth_method"] = .string(registration.authMethod)
+    // The client may be that of another provider.
+    let client = registration.options.base.flatMap(ProviderName.init(rawValue:)).flatMap { saved[$0] } ?? registration
+    if client.authMethod != "none" {
+      keys["token_endpoint_auth_method"] = .string(client.authMethod)
       files.append("client_secret_file")
     }
     if registration.options.authorities != nil { files.append("tls_ca_file") }

@@ -9,14 +9,15 @@ import OAuth
 @BrokerActor
 final class Registrations: Piece {
   let runtime: Runtime
-  private let providers: ProviderDirectory
+  let providers: ProviderDirectory
   private let accounts: Accounts
-  private let journal: Journal
+  let journal: Journal
   private let addresses: CallbackAddresses
-  private let registrar: (any Registrar)?
-  private(set) var saved: [ProviderName: SavedRegistration] = [:]
-  /// The providers and accounts that the configuration names: they win over what else has their names.
-  private(set) var configured: Set<ProviderName> = []
+  let registrar: (any Registrar)?
+  var saved: [ProviderName: SavedRegistration] = [:]
+  /// The providers and accounts of the configuration: they take precedence over others of the same name.
+  var configured: Set<ProviderName> { Set(configuredProviders.keys) }
+  private(set) var configuredProviders: [ProviderName: any Provider] = [:]
   private(set) var declared: Set<AccountName> = []
 
   init(
@@ -33,7 +34,7 @@ final class Registrations: Piece {
 
   /// A reload: the providers and accounts of the configuration.
   func configure(_ configured: [any Provider], declared: [DeclaredAccount]) {
-    self.configured = Set(configured.map(\.name))
+    configuredProviders = Dictionary(configured.map { ($0.name, $0) }) { first, _ in first }
     self.declared = Set(declared.map(\.name))
   }
 
@@ -62,6 +63,16 @@ final class Registrations: Piece {
       provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
       fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })
     (asked.authMethod, asked.options) = (params.auth_method, options)
+    let (new, warnings) = try await register(asked, client, at: candidate, metadata, registrar)
+    return .init(provider: name.rawValue, client_id: new.clientID, issuer: new.issuer.rawValue, warnings: warnings)
+  }
+
+  /// Registers the client, or takes the given one, and stores its provider.
+  func register(
+    _ asked: RegistrationRequest, _ client: GivenClient?, at candidate: ProviderConnection, _ metadata: ServerMetadata,
+    _ registrar: any Registrar
+  ) async throws(RPCError) -> (SavedRegistration, warnings: [String]) {
+    let name = asked.provider
     var new: SavedRegistration
     if let client {
       new = try await accepted(client, asked, at: candidate, metadata, registrar)
@@ -70,7 +81,8 @@ final class Registrations: Piece {
         registrar.registration(asked, at: candidate.provider, metadata: metadata), for: .logins)
       {
       case .success(let registered): new = registered
-      case .failure(let failure): throw rejected(failure, issuer: params.issuer)
+      case .failure(let failure):
+        throw rejected(failure, issuer: candidate.provider.description.issuer ?? metadata.issuer)
       }
     }
     guard registrar.provider(new) != nil, providers[name] == nil else {
@@ -121,7 +133,7 @@ final class Registrations: Piece {
     if new.managementURL == nil, !new.isByHand {
       warnings.append("the issuer gave no way to remove the client again (RFC 7592)")
     }
-    return .init(provider: name.rawValue, client_id: new.clientID, issuer: new.issuer.rawValue, warnings: warnings)
+    return (new, warnings)
   }
 
   /// `provider.unregister`.
@@ -139,6 +151,10 @@ final class Registrations: Piece {
         "provider \(name) has accounts: \(own.map(\.rawValue).joined(separator: ", "))",
         hint: "`grantctl logout \(own[0])` first.")
     }
+    if let other = derived(from: name).first {
+      throw .invalidParams(
+        "provider \(other) uses the client of provider \(name)", hint: "`grantctl provider unregister \(other)` first.")
+    }
     guard
       let connection = providers[name] ?? registrar?.provider(registration).map(providers.connection(to:))
     else { throw providers.unknown(params.provider) }
@@ -155,7 +171,8 @@ final class Registrations: Piece {
 
   /// The registered providers that no provider of the configuration hides.
   var registered: [any Provider] {
-    saved.values.filter { !configured.contains($0.provider) }.compactMap { registrar?.provider($0) }
+    saved.values.filter { !configured.contains($0.provider) }
+      .compactMap { $0.options.base == nil ? registrar?.provider($0) : derived($0) }
       .sorted { $0.name < $1.name }
   }
 
@@ -170,7 +187,7 @@ final class Registrations: Piece {
     return name
   }
 
-  private var ownRedirectURIs: [String] {
+  var ownRedirectURIs: [String] {
     // Servers that compare the port want the one that we have (RFC 8252 §7.3 has them not compare it).
     ["http://127.0.0.1/callback"] + (addresses.port.map { ["http://127.0.0.1:\($0)/callback"] } ?? [])
   }
@@ -249,6 +266,9 @@ final class Registrations: Piece {
     _ registration: SavedRegistration, over connection: ProviderConnection
   ) async -> AccountLogout.Step {
     let step = "delete_registration"
+    if let base = registration.options.base {
+      return .init(step: step, result: "unsupported", message: "the client is that of provider \(base)")
+    }
     guard !registration.isByHand else {
       return .init(
         step: step, result: "unsupported", message: "it was registered by hand: delete it on the provider's page")

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Grants
 import OAuth
 import Providers
@@ -35,6 +36,19 @@ extension Form where Output == String {
         throw .found(quoted(text), suggestion: "write \"\(origin)\": each redirect_uri has its own path")
       }
       return origin
+    }
+  }
+}
+
+extension Form where Output == String {
+  /// The URL of a client ID metadata document: https, with a path, without query and fragment.
+  static var documentURL: Form {
+    Form<String>.name.map("an https URL with a path, such as \"https://example.com/grantd.json\"") {
+      text throws(Unfit) in
+      guard let url = Endpoint.url(text, allowInsecureHTTP: false), url.scheme?.lowercased() == "https",
+        url.query == nil, url.path.count > 1, text.utf8.count <= 2048
+      else { throw .found(quoted(text)) }
+      return text
     }
   }
 }

@@ -156,7 +156,18 @@ enum Sections {
         "burst", .number(1...10_000_000), \.burst, standard: "8000", "Requests that may come at once after a pause."),
       Key(
         "refusal_cost", .number(1...1000), \.refusalCost, standard: "10",
-        "As how many requests one counts that the rules do not allow."),
+        "The number of requests that a request against the rules counts as."),
+    ])
+
+  static let clientMetadata = Section<Settings>(
+    header: "[client_metadata]",
+    meaning:
+      "The client identifier at authorization servers that accept a client ID metadata document: the URL of a document that you "
+      + "publish. `grantctl client-metadata` prints it.",
+    keys: [
+      Key(
+        "url", .documentURL, \.clientMetadata, standard: "none",
+        "The https URL of the document. It must have a path.")
     ])
 
   static let log = Section<Settings>(

@@ -7,6 +7,10 @@ public protocol Registrar: Sendable {
   ///
   /// - Parameter authorities: certificate authorities in PEM, in addition to the system's.
   func candidates(issuer: String, name: ProviderName, authorities: String?) throws(ProviderFailure) -> [any Provider]
+  /// The issuer without a client, with metadata at a known location.
+  ///
+  /// - Parameter reach: the nearest addresses that requests may go to; nil: all.
+  func candidate(_ issuer: Issuer, _ style: DiscoveryStyle, name: ProviderName, reach: AddressScope?) -> any Provider
   /// Registers a client.
   func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
@@ -22,6 +26,9 @@ public protocol Registrar: Sendable {
   func authentication(of registration: SavedRegistration, metadata: ServerMetadata) -> Step<SavedRegistration?>
   /// The provider of a registration; nil if a newer version stored it.
   func provider(_ registration: SavedRegistration) -> (any Provider)?
+  /// The provider of a registration that has the client and the settings of another provider, and a resource of its own;
+  /// nil: this kind of provider has no such clients.
+  func provider(_ registration: SavedRegistration, over base: any Provider) -> (any Provider)?
   /// The request that removes the client (RFC 7592 §2.3); nil: the issuer does not support it.
   func removal(of registration: SavedRegistration) -> HTTPRequest?
   /// Whether the response to ``removal(of:)`` means that the client no longer exists.

@@ -31,6 +31,12 @@ public struct SavedRegistration: Sendable, Equatable {
     public var apiBase: URL?
     /// Certificate authorities in PEM, in addition to the system's.
     public var authorities: String?
+    /// The URL of the resource, as the user named it.
+    public var url: String?
+    /// The nearest addresses that requests may go to; nil: all.
+    public var reach: AddressScope?
+    /// The name of the provider whose client this one uses; nil: it has its own.
+    public var base: String?
 
     public init(resource: String? = nil, apiBase: URL? = nil, authorities: String? = nil) {
       self.resource = resource

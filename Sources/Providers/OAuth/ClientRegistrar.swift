@@ -22,6 +22,14 @@ public struct ClientRegistrar: Registrar {
     }
   }
 
+  public func candidate(
+    _ issuer: Issuer, _ style: DiscoveryStyle, name: ProviderName, reach: AddressScope?
+  ) -> any Provider {
+    var options = SavedRegistration.Options()
+    options.reach = reach
+    return OAuthProvider(Self.settings(name, issuer, style, clientID: "", scopes: [], options))
+  }
+
   public func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
   ) -> Step<SavedRegistration> {
@@ -148,6 +156,19 @@ public struct ClientRegistrar: Registrar {
     return OAuthProvider(settings)
   }
 
+  public func provider(_ registration: SavedRegistration, over base: any Provider) -> (any Provider)? {
+    guard let base = base as? OAuthProvider, base.settings.issuer == registration.issuer else { return nil }
+    var settings = base.settings
+    settings.name = registration.provider
+    settings.isRegistered = true
+    settings.displayName = registration.provider.rawValue
+    (settings.scopes, settings.optionalScopes) = (registration.scopes, [])
+    settings.resource = registration.options.resource
+    settings.api = APISettings()
+    settings.api.base = registration.options.apiBase
+    return OAuthProvider(settings)
+  }
+
   public func removal(of registration: SavedRegistration) -> HTTPRequest? {
     guard let token = registration.managementToken, let url = registration.managementURL else { return nil }
     var request = ClientRegistration.Management(accessToken: token, url: url).deleteRequest()
@@ -165,7 +186,7 @@ public struct ClientRegistrar: Registrar {
     _ name: ProviderName, _ issuer: Issuer, _ discovery: DiscoveryStyle, clientID: String, scopes: [String],
     _ options: SavedRegistration.Options
   ) -> ProviderSettings {
-    let kind: ProviderSettings.Kind = discovery == .openID ? .oidc : .oauth2
+    let kind: ProviderSettings.Kind = discovery.isOpenID ? .oidc : .oauth2
     var settings = ProviderSettings(
       name: name, kind: kind, displayName: name.rawValue, clientID: clientID)
     settings.issuer = issuer
@@ -173,6 +194,7 @@ public struct ClientRegistrar: Registrar {
     settings.scopes = scopes
     settings.resource = options.resource
     settings.api.base = options.apiBase
+    settings.reach = options.reach
     settings.tls = tls(options)
     return settings
   }

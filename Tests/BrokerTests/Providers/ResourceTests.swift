@@ -1,0 +1,98 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// `resource.add`: what the documents of a resource can lead to.
+@Suite("A resource", .timeLimit(.minutes(1))) struct ResourceTests {
+  private static let url = "https://mcp.example/mcp"
+
+  private static func server(_ members: String = "") -> String {
+    """
+    {"issuer":"https://id.example","authorization_endpoint":"https://id.example/authorize",\
+    "token_endpoint":"https://id.example/token","registration_endpoint":"https://id.example/register",\
+    "token_endpoint_auth_methods_supported":["none"]\(members)}
+    """
+  }
+
+  private static let resource = """
+    {"resource":"https://mcp.example/mcp","authorization_servers":["https://id.example"],"scopes_supported":["a"]}
+    """
+
+  private func rig(server: String = server(), resource: String = resource) async throws -> Rig {
+    let rig = try await Rig(configuration: .plain([]), registrar: ClientRegistrar())
+    rig.transport.answer(.resource) { _ in
+      reply("", status: 401, headers: [.init("WWW-Authenticate", "Bearer")])
+    }
+    rig.transport.answer(.discovery) { request in
+      switch (request.url.host, request.url.path) {
+      case ("mcp.example", "/.well-known/oauth-protected-resource/mcp"): reply(resource)
+      case ("id.example", "/.well-known/oauth-authorization-server"): reply(server)
+      default: reply("{}", status: 404)
+      }
+    }
+    rig.transport.answer(.registration) { _ in
+      reply(#"{"client_id":"registered","token_endpoint_auth_method":"none"}"#, status: 201)
+    }
+    return rig
+  }
+
+  @Test("is stored with its provider, and found again")
+  func added() async throws {
+    let rig = try await rig()
+    let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(made.provider == "mcp.example" && made.created && made.client == .registration)
+    #expect(made.scopes == ["a"] && made.resource == Self.url && made.forward_path == "/mcp")
+    let saved = try #require(await rig.broker.registrations.saved[provider("mcp.example")])
+    #expect(saved.options.reach == .global && saved.options.url == Self.url)
+    let again = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(again.provider == "mcp.example" && !again.created)
+    #expect(rig.transport.requests(.registration).count == 1)
+    // Each request that a document caused was limited to public addresses; the user named the first URL.
+    #expect(rig.transport.pools(.resource).allSatisfy { $0.reach == nil })
+    #expect(rig.transport.pools(.discovery).allSatisfy { $0.reach == .global })
+    #expect(rig.transport.pools(.registration).allSatisfy { $0.reach == .global })
+  }
+
+  @Test("discovery stores nothing")
+  func discovered() async throws {
+    let rig = try await rig()
+    let found = try await rig.call(ResourceDiscover.self, .init(url: Self.url))
+    #expect(found.issuer == "https://id.example" && found.client == .registration && found.provider == nil)
+    #expect(await rig.broker.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
+  }
+
+  @Test(
+    "a document that names an address of another network is refused, and nothing is stored",
+    arguments: [
+      "https://10.0.0.1/token", "https://127.0.0.1/token", "http://127.0.0.1/token", "https://localhost/token",
+      "https://[fd00::1]/token", "https://169.254.169.254/token",
+    ])
+  func near(endpoint: String) async throws {
+    let rig = try await rig(server: Self.server(",\"revocation_endpoint\":\"\(endpoint)\""))
+    do {
+      _ = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+      Issue.record("it was stored")
+    } catch let error as RPCError {
+      #expect(error.reason == .providerError && error.message.contains("oauth-authorization-server"))
+    }
+    #expect(await rig.broker.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
+  }
+
+  @Test("a provider that others use for its client is not removed before them")
+  func base() async throws {
+    let rig = try await rig()
+    _ = try await rig.call(
+      ProviderRegister.self, .init(issuer: "https://id.example", provider: "base", client_id: "mine"))
+    let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(made.client == .provider && made.client_id == "mine")
+    await #expect(throws: RPCError.self) { try await rig.call(ProviderUnregister.self, .init(provider: "base")) }
+    _ = try await rig.call(ProviderUnregister.self, .init(provider: "mcp.example"))
+    _ = try await rig.call(ProviderUnregister.self, .init(provider: "base"))
+    #expect(rig.transport.requests(.registration).isEmpty)
+  }
+}
