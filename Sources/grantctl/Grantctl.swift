@@ -37,7 +37,7 @@ struct Grantctl: AsyncParsableCommand {
         name: "Account",
         subcommands: [
           ListCommand.self, ShowCommand.self, UserinfoCommand.self, SessionsCommand.self, ProvidersCommand.self,
-          ProviderCommand.self,
+          ProviderCommand.self, ClientMetadataCommand.self,
         ]),
       CommandGroup(
         name: "Broker",

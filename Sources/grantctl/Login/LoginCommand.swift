@@ -17,8 +17,13 @@ struct LoginCommand: BrokerCommand {
       You are asked; --replace-session and --attribute answer ahead. Where nobody can be asked the login waits on, and \
       --continue picks it up, also after a restart of the daemon.
 
+      The URL of an MCP server, or of another resource that publishes its authorization server (RFC 9728), is enough: \
+      its provider is stored with a client of a provider at that issuer, of the configured client metadata, or of a \
+      registration.
+
       Examples:
         grantctl login google work
+        grantctl login https://mcp.example.com/mcp notes
         grantctl login google work --scope openid --scope email
         grantctl login google work --device
         grantctl login google work --manual
@@ -28,7 +33,7 @@ struct LoginCommand: BrokerCommand {
         grantctl login --list
       """)
 
-  @Argument(help: "The provider's name in the configuration.")
+  @Argument(help: "The provider's name, or the URL of a protected resource.")
   var provider: String?
   @Argument(help: "The name that the account will have. Default: the provider's name.")
   var account: String?
@@ -36,6 +41,7 @@ struct LoginCommand: BrokerCommand {
   var scope: [String] = []
   @Option(help: "The resource that the tokens are for (RFC 8707).")
   var resource: String?
+  @OptionGroup var resourceChoice: ResourceChoice
   @Option(help: "How the provider should prompt: consent, login, select_account, …")
   var prompt: String?
   @Option(help: ArgumentHelp("Who is going to sign in, such as an e-mail address.", valueName: "who"))
@@ -98,6 +104,9 @@ struct LoginCommand: BrokerCommand {
       throw ValidationError("--device, --manual, --app and similar options apply only to a new login.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
+    guard resourceChoice.isEmpty || provider.map(ResourceLogin.isURL) == true else {
+      throw ValidationError("--issuer, --client-id and --name go with the URL of a resource.")
+    }
     _ = try NameValue.parse(param, option: "--param")
     try checkPrefill()
   }
@@ -135,11 +144,21 @@ struct LoginCommand: BrokerCommand {
       return try await flow.resume(continued)
     }
     guard let provider else { return }
-    // A name of a provider has no such character.
-    if provider.contains("://") { return try await offerSetup(provider, nil, shell) }
     do throws(Failure) {
-      try await flow.run(params(provider, browser: browser))
+      guard ResourceLogin.isURL(provider), !codeOnly else {
+        return try await flow.run(params(provider, browser: browser))
+      }
+      let resource = ResourceLogin(
+        shell: shell, url: provider, issuer: resourceChoice.issuer, clientID: resourceChoice.clientId,
+        name: resourceChoice.name, scopes: Self.words(scope))
+      let found = try await resource.provider()
+      try await flow.run(params(found.provider, browser: browser))
+      if !shell.isJSON { resource.sayUse(of: account ?? found.provider) }
     } catch {
+      // The URL may be an issuer's.
+      if ResourceLogin.isURL(provider), error.rpc?.reason == .unsupportedByProvider {
+        return try await offerSetup(provider, error, shell)
+      }
       guard error.rpc?.reason == .unknownProvider else { throw error }
       try await offerSetup(provider, error, shell)
     }
@@ -226,4 +245,16 @@ struct LoginCommand: BrokerCommand {
     if shell.isJSON { return shell.say(answer.json) }
     shell.terminal.say(try answer.value().cancelled ? "Cancelled." : "It had ended already.")
   }
+}
+
+/// The choices of a login from a resource's URL.
+struct ResourceChoice: ParsableArguments {
+  @Option(help: ArgumentHelp("With a URL: the authorization server, if there are several.", valueName: "url"))
+  var issuer: String?
+  @Option(help: ArgumentHelp("With a URL: the identifier of a client registered by hand.", valueName: "id"))
+  var clientId: String?
+  @Option(help: "With a URL: the name of the new provider. Default: from the URL.")
+  var name: String?
+
+  var isEmpty: Bool { issuer == nil && clientId == nil && name == nil }
 }
