@@ -175,7 +175,7 @@ struct LoginCommand: BrokerCommand {
       (["setup"] + word + [account].compactMap(\.self)).map(ShellWord.quoted).joined(separator: " "))
     var failure =
       failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
-    failure.hints = ["`\(command)` sets it up."]
+    failure.hints = (ResourceLogin.isURL(provider) ? failure.hints : []) + ["`\(command)` sets it up."]
     guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
     let options =
       [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
