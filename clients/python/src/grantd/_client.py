@@ -5,9 +5,9 @@ from __future__ import annotations
 import _socket
 import os
 import struct
-import threading
 import time
-import weakref
+from _thread import LockType, allocate_lock
+from _weakref import ref
 
 from . import _core
 from ._core import Frames, Request
@@ -34,7 +34,7 @@ class Waiter:
         self.answer: Optional[Dict[str, Any]] = None
         self.error: Optional[GrantdError] = None
         # Held while the thread waits; None for the thread that reads.
-        self.wake: Optional[threading.Lock] = None
+        self.wake: Optional[LockType] = None
 
 
 class Channel:
@@ -43,7 +43,7 @@ class Channel:
 
     def __init__(self, place: Place) -> None:
         self.socket = place.connect()
-        self.lock = threading.Lock()
+        self.lock = allocate_lock()
         self.waiting: Dict[int, Waiter] = {}
         self.reader: Optional[Waiter] = None
         self.frames, self.last, self.limit, self.is_closed = Frames(), 0, CONNECT_SECONDS, False
@@ -64,7 +64,7 @@ class Channel:
                 if self.reader is None:
                     self.reader = waiter
                 else:
-                    waiter.wake = threading.Lock()
+                    waiter.wake = allocate_lock()
                     waiter.wake.acquire()
                 self.send(request.line(identifier))
             except BaseException as error:
@@ -195,7 +195,8 @@ def _events(channel: Channel) -> Iterator[Event]:
         channel.close()
 
 
-clients: weakref.WeakSet[Client] = weakref.WeakSet()
+# `_thread` and `_weakref` instead of `threading` and `weakref`, whose imports take longer than everything else here.
+clients: List[ref[Client]] = []
 
 
 class Client:
@@ -207,11 +208,11 @@ class Client:
     def __init__(self, socket: Optional[str] = None) -> None:
         self._socket = socket
         self._forget()
-        clients.add(self)
+        clients.append(ref(self, clients.remove))
 
     def _forget(self) -> None:
         """Also in the child after a fork: its parent uses the connection and may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._channel: Optional[Channel] = None
 
     # ---- methods
@@ -314,7 +315,10 @@ class Client:
 
 
 def forget_all() -> None:
-    for client in list(clients):
+    for one in list(clients):
+        client = one()
+        if client is None:
+            continue
         channel = client._channel
         client._forget()
         if channel:

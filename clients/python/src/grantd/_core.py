@@ -5,10 +5,8 @@ A method is a generator. It yields requests and receives their results, so that 
 
 from __future__ import annotations
 
-import json
-from json.encoder import encode_basestring_ascii as quote  # type: ignore[attr-defined]
-
 from ._error import GrantdError
+from ._text import decode, encode, quote
 from ._token import Token
 from .errors import BY_REASON, REPEATABLE, TIMED, BadAnswer, Disconnected, ShuttingDown, TimedOut
 
@@ -29,10 +27,6 @@ GRACE_SECONDS = 5.0
 LOGIN_WAIT_SECONDS = 30.0
 # Requests on one connection without an answer.
 MOST_WAITING = 1000
-
-encode = json.JSONEncoder(separators=(",", ":")).encode
-# Without the searches for white space of `decode`.
-decode = json.JSONDecoder().raw_decode
 
 
 class Request:
@@ -70,21 +64,25 @@ class Frames:
 
     def feed(self, data: bytes) -> List[Dict[str, Any]]:
         """The messages that are complete. BadAnswer: the connection is of no use any more."""
+        if not self.pending and data.find(b"\n") == len(data) - 1:
+            # The frequent case: one line.
+            return [parsed(data)]
         *lines, self.pending = (self.pending + data).split(b"\n")
         if len(self.pending) > LONGEST_LINE or any(len(line) > LONGEST_LINE for line in lines):
             raise bad("is too long")
-        messages = []
-        for line in lines:
-            try:
-                text = line.decode().strip(" \t\r")
-                message, end = decode(text)
-            except (ValueError, RecursionError):
-                # The text is not part of the error: it may contain a token.
-                raise bad("is not JSON") from None
-            if type(message) is not dict or end != len(text):
-                raise bad("is not an object")
-            messages.append(message)
-        return messages
+        return [parsed(line) for line in lines]
+
+
+def parsed(line: bytes) -> Dict[str, Any]:
+    try:
+        text = line.decode().strip()
+        message, end = decode(text)
+    except (ValueError, RecursionError):
+        # The text is not part of the error: it may contain a token.
+        raise bad("is not JSON") from None
+    if type(message) is not dict or end != len(text):
+        raise bad("is not an object")
+    return message
 
 
 def bad(what: str) -> BadAnswer:

@@ -15,32 +15,73 @@ class Token:
     `repr()`, `str()` and formatting show no secret. Pickling is refused.
     """
 
-    __slots__ = (
-        "access_token", "token_type", "kind", "session_id", "cookie", "expires_at", "expires_in", "scope", "account",
-        "provider", "issuer", "generation", "dpop_thumbprint", "extra")
+    __slots__ = ("_result",)
 
     def __init__(self, result: Dict[str, Any]) -> None:
-        get = result.get
-        #: Empty if the provider uses sessions; then `cookie` and `session_id` are set.
-        self.access_token: str = get("access_token", "")
-        self.token_type: str = get("token_type", "Bearer")
-        self.kind: Optional[str] = get("kind")
-        self.session_id: Optional[str] = get("session_id")
-        self.cookie: Optional[str] = get("cookie")
-        #: None: the provider gave no lifetime.
-        self.expires_at: Optional[int] = get("expires_at")
-        self.expires_in: Optional[int] = get("expires_in")
-        self.scope: List[str] = get("scope", [])
-        self.account: str = get("account", "")
-        self.provider: str = get("provider", "")
-        self.issuer: Optional[str] = get("issuer")
-        #: For `report_rejected`.
-        self.generation: int = get("generation", -1)
-        self.dpop_thumbprint: Optional[str] = get("dpop_thumbprint")
-        self.extra: Dict[str, Any] = get("extra", {})
-        secret = self.access_token or self.cookie
-        if type(secret) is not str or not secret or type(self.generation) is not int or self.generation < 0:
+        secret, generation = result.get("access_token") or result.get("cookie"), result.get("generation")
+        if type(secret) is not str or type(generation) is not int or generation < 0:
             raise BadAnswer("the broker's answer has no token", "bad_answer", "Run `grantctl doctor`.")
+        # A program uses two or three of the members: copying all of them takes two microseconds.
+        self._result = result
+
+    @property
+    def access_token(self) -> str:
+        """Empty if the provider uses sessions; then `cookie` and `session_id` are set."""
+        return self._result.get("access_token", "")
+
+    @property
+    def token_type(self) -> str:
+        return self._result.get("token_type", "Bearer")
+
+    @property
+    def kind(self) -> Optional[str]:
+        return self._result.get("kind")
+
+    @property
+    def session_id(self) -> Optional[str]:
+        return self._result.get("session_id")
+
+    @property
+    def cookie(self) -> Optional[str]:
+        return self._result.get("cookie")
+
+    @property
+    def expires_at(self) -> Optional[int]:
+        """None: the provider gave no lifetime."""
+        return self._result.get("expires_at")
+
+    @property
+    def expires_in(self) -> Optional[int]:
+        return self._result.get("expires_in")
+
+    @property
+    def scope(self) -> List[str]:
+        return self._result.get("scope", [])
+
+    @property
+    def account(self) -> str:
+        return self._result.get("account", "")
+
+    @property
+    def provider(self) -> str:
+        return self._result.get("provider", "")
+
+    @property
+    def issuer(self) -> Optional[str]:
+        return self._result.get("issuer")
+
+    @property
+    def generation(self) -> int:
+        """For `report_rejected`."""
+        return self._result["generation"]  # type: ignore[no-any-return]
+
+    @property
+    def dpop_thumbprint(self) -> Optional[str]:
+        return self._result.get("dpop_thumbprint")
+
+    @property
+    def extra(self) -> Dict[str, Any]:
+        return self._result.get("extra", {})
 
     @property
     def authorization(self) -> str:
