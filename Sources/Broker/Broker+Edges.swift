@@ -17,8 +17,10 @@ extension Broker {
   private static let portKey = "callback.port"
 
   /// The callback endpoint listens: on its own port, if that is free, and on those that providers fix.
-  public func callbackListens(port: Int?, others: Set<Int>, addresses: [String]) async {
-    self.addresses.listens(port: port, others: others, addresses: addresses)
+  public func callbackListens(
+    port: Int?, others: Set<Int>, addresses: [String], failures: [BrokerStatus.ListenerView] = []
+  ) async {
+    self.addresses.listens(port: port, others: others, addresses: addresses, failures: failures)
     guard let port, journal.values[Self.portKey] != String(port) else { return }
     await journal.put(Self.portKey, String(port), "the callback port")
   }

@@ -6,7 +6,7 @@ public enum Methods {
     AccountEndSession.self, AccountRefresh.self, AccountImport.self, AccountLogout.self, LoginStart.self,
     LoginProbe.self, LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
-    PolicyExplain.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
+    PolicyExplain.self, PolicyRules.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
     ProviderCheck.self, ProviderRegister.self,
     ProviderUnregister.self, ResourceDiscover.self, ResourceAdd.self, ClientMetadata.self,
     EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,

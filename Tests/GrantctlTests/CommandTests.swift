@@ -129,13 +129,13 @@ import UnixSocket
             logins         1 pending: grantctl login --list
 
           ACCOUNT  PROVIDER  STATE     EXPIRES IN       NEXT REFRESH
-          work     google    ok        59 min           in 49 min
+          home     demo      degraded  59 min           in 49 min
+              provider demo is unreachable: see below
           mail     google    degraded  expired 5 s ago  in 49 min
               account a-rather-long-account-name needs a login: the provider ended the
               grant \\u{1B}[2Jand more (3 min ago)
               Sign in again with `grantctl login google a-rather-long-account-name`.
-          home     demo      degraded  59 min           in 49 min
-              provider demo is unreachable: see below
+          work     google    ok        59 min           in 49 min
 
           provider demo: unreachable for 3 min, asked again in 40 s
               connection\\u{1B} refused

@@ -242,13 +242,13 @@ import UnixSocket
   }
 
   @Test(
-    "a moment is as short as it is clear",
+    "a moment has its date",
     arguments: [
-      (0, "00:00:00"), (-1, "2025-12-31"), (86_399, "23:59:59"), (86_400, "01-02 00:00"), (31_535_999, "12-31 23:59"),
+      (0, "01-01 00:00:00"), (-1, "2025-12-31"), (86_400, "01-02 00:00:00"), (31_535_999, "12-31 23:59:59"),
       (31_536_000, "2027-01-01"),
     ] as [(Int64, String)])
-  func shortMoments(later: Int64, text: String) {
-    #expect(TimeText.short(Recorder.now + later, now: Recorder.now, in: .utc) == text)
+  func datedMoments(later: Int64, text: String) {
+    #expect(TimeText.dated(Recorder.now + later, now: Recorder.now, in: .utc) == text)
   }
 
   @Test("commands in hints reach the same broker") func commandsInHintsReachTheSameBroker() {

@@ -80,7 +80,7 @@ extension Rule.Who {
 
   /// The first thing that the caller is not, for people; nil: it is all of it.
   func mismatch(_ caller: Caller) -> String? {
-    if let uid, uid != caller.uid { return "the caller's uid is \(caller.uid), not \(uid)" }
+    if let uid, uid != caller.uid { return "the caller is uid \(caller.uid), not uid \(uid)" }
     if let gid, !isInGroup(caller) { return "the caller is not in group \(gid)" }
     if gid != nil, caller.isSubordinate, !subordinates {
       return "uid \(caller.uid) is a subordinate user id, and the rule is for a group without `subordinates = true`"

@@ -77,7 +77,7 @@ final class Views: Piece {
   }
 
   private var listenerViews: [BrokerStatus.ListenerView]? {
-    let views = measures.listeners?() ?? []
+    let views = addresses.failures + (measures.listeners?() ?? [])
     return views.isEmpty ? nil : views
   }
 

@@ -90,7 +90,7 @@ struct ShowCommand: BrokerCommand {
     fields.add("Expires", time(account.expires_at, inFuture))
     for report in account.reports ?? [] {
       let ago = TimeText.ago(report.at, now: shell.now)
-      fields.add("Refused for", "\(report.words), \(ago): it gets the next token, others get this one", .attention)
+      fields.add("Refused for", "\(report.words(shell.terminal.users)), \(ago): it gets the next token, others get this one", .attention)
     }
     for token in account.tokens ?? [] {
       let place = token.resource.map { " at \($0)" } ?? ""

@@ -1,6 +1,14 @@
 import BrokerAPI
 
 extension AccountState {
+  /// The user or an administrator has something to do, or the provider does not answer.
+  var isProblem: Bool {
+    switch self {
+    case .ok, .refreshing: false
+    case .degraded, .loginRequired, .actionRequired: true
+    }
+  }
+
   var cell: Cell {
     switch self {
     case .ok: Cell("ok", .good)
@@ -51,7 +59,7 @@ extension Shell {
     let when = TimeText.ago(error.at, now: now)
     let rule = error.rotation.map { "; the provider's refresh tokens: rotation = \"\($0)\"" } ?? ""
     let end = error.detail.map { "the grant has ended: \($0.replacing("_", with: " "))\(rule)" } ?? ""
-    return ["\(error.message) (\(when))", end, adapted(error.hint)].filter { !$0.isEmpty }
+    return ["\(error.message) (\(when))", end, adapted(error.hint)].map(terminal.users.named).filter { !$0.isEmpty }
   }
 
   /// What to do where there is no account.

@@ -6,8 +6,8 @@ struct AuditCommand: BrokerCommand {
     commandName: "audit", abstract: "Show the audit trail.",
     usage: "grantctl audit [options]",
     discussion: """
-      The latest first. The same token released again to the same caller is one line, with how often and since when \
-      below it. It takes the permission to manage the accounts.
+      The newest record is the last. A token that was released several times to one caller is one line, with the number \
+      and the first time below it. Requires `manage` access.
 
       Examples:
         grantctl audit
@@ -61,8 +61,8 @@ struct AuditCommand: BrokerCommand {
       return shell.say(JSON(encoding: AuditList.Result(records: lines, next: hasMore ? params.before : nil)))
     }
     if lines.isEmpty { return shell.terminal.say("Nothing is recorded\(isNarrowed ? " of that" : "").") }
-    shell.say(lines.table(now: shell.now, in: shell.terminal.timeZone))
-    if hasMore { shell.terminal.note("There are more: --limit \(limit * 10), or --until.") }
+    if hasMore { shell.terminal.note("There are older records: --limit \(limit * 10), or --until.") }
+    shell.say(lines.table(now: shell.now, in: shell.terminal.timeZone, users: shell.terminal.users))
   }
 
   private var isNarrowed: Bool {
@@ -79,17 +79,17 @@ struct AuditCommand: BrokerCommand {
 }
 
 extension [AuditList.Line] {
-  /// By when it was done last: the numbers of the records go by when it was done first.
-  func table(now: Int64, in zone: LocalTime) -> Table {
+  /// In the order of the last times: the numbers of the records follow the first ones.
+  func table(now: Int64, in zone: LocalTime, users: UserNames) -> Table {
     Table(
-      titles: ["LAST", "UID", "CALLER", "METHOD", "ACCOUNT", "RESULT"], shrinkable: [2, 4, 5],
-      rows: sorted { ($0.last, $0.id) > ($1.last, $1.id) }.map { line in
+      titles: ["LAST", "USER", "CALLER", "METHOD", "ACCOUNT", "RESULT"], shrinkable: [2, 4, 1, 5],
+      rows: sorted { ($0.last, $0.id) < ($1.last, $1.id) }.map { line in
         Table.Row(
           cells: [
-            Cell(TimeText.short(line.last, now: now, in: zone)), Cell(line.uid.map { "\($0)" } ?? "-"),
+            Cell(TimeText.dated(line.last, now: now, in: zone)), Cell(line.uid.map { users.name($0) ?? "\($0)" } ?? "-"),
             Cell(line.caller), Cell(line.method), Cell(line.account ?? "-"),
             Cell(line.result, line.result == "ok" ? .plain : .bad),
-          ], notes: line.note(now: now, in: zone).map { [$0] } ?? [])
+          ], notes: line.note(now: now, in: zone).map { [users.named($0)] } ?? [])
       })
   }
 }
@@ -105,7 +105,7 @@ extension AuditList.Line {
   /// What is longer than a column.
   fileprivate func note(now: Int64, in zone: LocalTime) -> String? {
     var parts: [String] = []
-    if count > 1 { parts.append("\(count) times since \(TimeText.short(first, now: now, in: zone))") }
+    if count > 1 { parts.append("\(count) times since \(TimeText.dated(first, now: now, in: zone))") }
     if let rule { parts.append("rule \(rule)") }
     if let scopes, !scopes.isEmpty { parts.append("scopes: \(scopes.joined(separator: " "))") }
     if let detail { parts.append(detail) }

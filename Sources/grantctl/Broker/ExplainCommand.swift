@@ -7,11 +7,12 @@ struct ExplainCommand: BrokerCommand {
     commandName: "explain", abstract: "Explain why a caller may or may not use an account.",
     usage: "grantctl explain <account> [options]",
     discussion: """
-      By default of you, here and now. Asking of others takes the permission to manage, and so does learning what is \
-      missing. Ends with 4 where it is not allowed.
+      Checks your own access by default. Checking another caller, seeing why access is denied, and --all require \
+      `manage` access. Exits with 4 if access is denied.
 
       Examples:
         grantctl explain work
+        grantctl explain work --all
         grantctl explain work --pid 4711
         grantctl explain work --unit mail-sync
         grantctl explain work --user-unit feed@1
@@ -36,11 +37,16 @@ struct ExplainCommand: BrokerCommand {
   var exe: String?
   @Option(help: "The method of the socket. Default: token.get.")
   var method: String?
+  @Flag(help: "List the rules for the account: callers, limits, approvals and last use.")
+  var all = false
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
+    guard !all || (pid == nil && unit == nil && uid == nil && userUnit == nil && exe == nil && method == nil) else {
+      throw ValidationError("--all goes without a caller and without --method.")
+    }
     guard pid == nil || (unit == nil && uid == nil && userUnit == nil && exe == nil) else {
-      throw ValidationError("--pid says all of the caller: it goes with --method alone.")
+      throw ValidationError("--pid can only be combined with --method.")
     }
     guard exe == nil || uid != nil || unit != nil || userUnit != nil else {
       throw ValidationError("--exe goes with --uid, --unit or --user-unit.")
@@ -48,13 +54,14 @@ struct ExplainCommand: BrokerCommand {
   }
 
   func run(in shell: Shell) async throws(Failure) {
+    if all { return try await RuleTable(shell: shell).say(account) }
     let answer = try await shell.ask(
       PolicyExplain.self, .init(account: account, method: method, caller: try await subject(shell)))
     if shell.isJSON {
       shell.say(answer.json)
     } else {
       let result = try answer.value()
-      shell.terminal.say(SafeText.line("\(Self.verdict(result)): \(result.why)"))
+      shell.terminal.say(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
       if let confirm = result.confirm {
         shell.terminal.say("a person has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
       }
@@ -104,7 +111,7 @@ struct ExplainCommand: BrokerCommand {
       return nil
     }
     if identity.groups == nil {
-      shell.terminal.note("The groups of uid \(identity.uid) are not known here: rules on groups count as not met.")
+      shell.terminal.note("The groups of \(shell.terminal.users(identity.uid)) are not known here: rules on groups count as not met.")
     }
     return .init(
       uid: identity.uid, gid: identity.gid, groups: identity.groups, unit: unit, user_unit: userUnit, exe: exe)

@@ -14,7 +14,23 @@ struct StatusCommand: BrokerCommand {
         grantctl status --system
       """)
 
+  @Option(help: ArgumentHelp("Only accounts in this state: \(Self.states).", valueName: "state"))
+  var state: String?
+  @Option(help: ArgumentHelp("Only accounts at this provider.", valueName: "name"))
+  var provider: String?
+  @Flag(help: "List every account, and shorten no name.")
+  var wide = false
   @OptionGroup var options: GlobalOptions
+
+  private static let states = AccountState.allCases.map(\.rawValue).joined(separator: ", ")
+  /// More accounts without a problem are one line.
+  private static let mostOK = 10
+
+  func validate() throws {
+    if let state, AccountState(rawValue: state) == nil {
+      throw ValidationError("--state is one of: \(Self.states).")
+    }
+  }
 
   func run(in shell: Shell) async throws(Failure) {
     let client = try await connect(shell)
@@ -22,12 +38,51 @@ struct StatusCommand: BrokerCommand {
     if shell.isJSON { return shell.say(answer.json) }
     let status = try answer.value()
     let accounts = try await shell.accounts(.init(), on: client).value().accounts
-    shell.terminal.say(Self.head(status, now: shell.now))
-    shell.say(Self.fields(status, shell))
+    var fields = Self.fields(status, shell)
+    if let count = await pendingApprovals(status, shell, client) {
+      fields.add("  approvals", "\(count) pending: \(shell.command("approve"))", .attention)
+    }
+    let columns = wide ? nil : shell.terminal.width
+    let head = Self.head(status, now: shell.now)
+    shell.terminal.say(columns.map { SafeText.wrapped(head, columns: $0) } ?? [head])
+    shell.terminal.say(fields.lines(within: columns, colour: shell.terminal.usesColour))
     shell.terminal.say("")
-    if accounts.isEmpty { shell.sayNoAccounts() } else { shell.say(Self.table(accounts, status, shell)) }
+    if accounts.isEmpty { shell.sayNoAccounts() } else { say(accounts, status, shell) }
     let troubles = Troubles(status, accounts, shell)
     if !troubles.all.isEmpty { shell.say(troubles) }
+  }
+
+  /// Problems first. Many accounts without a problem are one line, unless they were asked for.
+  private func say(_ accounts: [AccountView], _ status: BrokerStatus.Result, _ shell: Shell) {
+    var shown = accounts.filter { account in
+      (state == nil || account.state.rawValue == state) && (provider == nil || account.provider == provider)
+    }
+    guard !shown.isEmpty else { return shell.terminal.say("No account matches.") }
+    let good = shown.filter { !$0.state.isProblem }
+    let isFolded = !wide && state == nil && good.count > Self.mostOK
+    if isFolded { shown.removeAll { !$0.state.isProblem } }
+    if !shown.isEmpty {
+      let table = Self.table(Self.sorted(shown), status, shell)
+      shell.terminal.say(table.lines(width: wide ? nil : shell.terminal.width, colour: shell.terminal.usesColour))
+    }
+    guard isFolded else { return }
+    let list = "list" + (provider.map { " --provider \(ShellWord.quoted($0))" } ?? "")
+    shell.terminal.say("\(good.count) ok (\(shell.command(list)))")
+  }
+
+  static func sorted(_ accounts: [AccountView]) -> [AccountView] {
+    accounts.sorted { left, right in
+      left.state.isProblem == right.state.isProblem
+        ? NaturalOrder.isBefore(left.account, right.account) : left.state.isProblem
+    }
+  }
+
+  /// Nil: there are none, or the caller may not see them. A call that is refused would be in the audit trail.
+  private func pendingApprovals(_ status: BrokerStatus.Result, _ shell: Shell, _ client: SocketClient) async -> Int? {
+    guard status.caller?.access[Access.manage.rawValue] != nil,
+      let found = try? await shell.ask(ReleaseList.self, .init(), on: client).value(), !found.waiting.isEmpty
+    else { return nil }
+    return found.waiting.count
   }
 
   /// With the error of the configuration if that keeps the broker from starting.
@@ -79,7 +134,7 @@ struct StatusCommand: BrokerCommand {
     }
     if let heldBack = status.held_back {
       let counts = heldBack.counts.sorted { $0.key < $1.key }.map { "\($0.key.replacing("_", with: " ")) \($0.value)" }
-      let latest = heldBack.latest.map { "; the latest: \($0)" } ?? ""
+      let latest = heldBack.latest.map { "; the latest: \(shell.terminal.users.named($0))" } ?? ""
       fields.add("  held back", "\(counts.joined(separator: ", ")) times\(latest)", .attention)
     }
     return fields

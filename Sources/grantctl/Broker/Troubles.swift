@@ -110,7 +110,7 @@ struct Troubles {
       let others = reports.count > 1 ? " and \(reports.count - 1) more" : ""
       all.append(
         .init(
-          what: Cell("account \(account.account): its token was refused for \(latest.words)\(others)", .attention),
+          what: Cell("account \(account.account): its token was refused for \(latest.words(shell.terminal.users))\(others)", .attention),
           notes: ["They wait for the next one. More: `\(shell.command("show \(account.account)"))`"]))
     }
     if let lost = account.lost_scopes {
@@ -139,10 +139,10 @@ struct Troubles {
 }
 
 extension AccountView.Report {
-  /// Who it was, for people.
-  var words: String {
+  /// The caller, for people.
+  func words(_ users: UserNames) -> String {
     let place = (user_unit ?? unit).map { " (\($0))" } ?? ""
-    return "uid \(uid)\(place)"
+    return (UInt32(exactly: uid).map { users($0) } ?? "uid \(uid)") + place
   }
 }
 

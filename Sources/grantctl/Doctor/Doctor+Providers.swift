@@ -87,7 +87,7 @@ extension Doctor {
     items += (account.reports ?? []).map { report in
       .init(
         "reports", .warning,
-        "\(report.words) reported its token \(TimeText.ago(report.at, now: shell.now)), and waits for the next one",
+        "\(report.words(shell.terminal.users)) reported its token \(TimeText.ago(report.at, now: shell.now)), and waits for the next one",
         hint: "See why a server refuses it there: its scopes, its audience, the clock. Others are served.")
     }
     if case .success(let result) = result {

@@ -28,10 +28,11 @@ struct DoctorCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var doctor = Doctor(shell: shell)
     let end = try await doctor.examine(only: name)
-    let report = doctor.report
+    var report = doctor.report
     if shell.isJSON {
       shell.say(report.json(adapt: shell.adapted))
     } else {
+      report.name(by: shell.terminal.users)
       shell.terminal.say(
         report.lines(width: shell.terminal.width, colour: shell.terminal.usesColour, adapt: shell.adapted))
     }

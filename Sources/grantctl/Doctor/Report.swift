@@ -47,6 +47,16 @@ struct Report: Sendable {
   /// Names that are more than words with lines between them.
   private static let names = ["pkce": "PKCE", "redirect_uri": "redirect URI"]
 
+  /// Names the users whose numbers the texts have.
+  mutating func name(by users: UserNames) {
+    for group in groups.indices {
+      for item in groups[group].items.indices {
+        groups[group].items[item].message = users.named(groups[group].items[item].message)
+        groups[group].items[item].hint = groups[group].items[item].hint.map(users.named)
+      }
+    }
+  }
+
   private var items: [Item] { groups.flatMap(\.items) }
   func count(_ result: CheckResult) -> Int { items.filter { $0.result == result }.count }
 

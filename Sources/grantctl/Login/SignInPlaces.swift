@@ -28,7 +28,7 @@ struct SignInPlaces: Sendable {
   }
 
   private var terminal: Terminal { shell.terminal }
-  private var whose: String? { otherUser.map { "of uid \($0)" } }
+  private var whose: String? { otherUser.map { "of \(terminal.users($0))" } }
 
   /// Nil where none of the places is known.
   func open(_ destinations: [Destination], at provider: String, tell: Tell) async -> Opened? {

@@ -144,8 +144,8 @@ extension Shell {
       terminal.note(SafeText.json(terminal.isErrTTY ? failure.json.pretty() : Self.line(failure.json)))
       return
     }
-    terminal.note(broken(SafeText.lines("grantctl: " + failure.message)).joined(separator: "\n  "))
-    for line in broken(failure.hints.flatMap(SafeText.lines).map(adapted)) { terminal.note("  " + line) }
+    terminal.note(broken(SafeText.lines("grantctl: " + terminal.users.named(failure.message))).joined(separator: "\n  "))
+    for line in broken(failure.hints.flatMap(SafeText.lines).map { adapted(terminal.users.named($0)) }) { terminal.note("  " + line) }
   }
 
   /// Lines that fit a terminal with two columns before them; whole where nobody looks, for logs and programs.
@@ -165,7 +165,7 @@ extension Shell {
     for command in commands {
       guard await terminal.programs.launch(command) else {
         terminal.note(
-          SafeText.line("\(user == nil ? command[0] : "uid \(user ?? 0)'s session") did not open the browser."))
+          SafeText.line("\(user == nil ? command[0] : "the session of \(terminal.users(user ?? 0))") did not open the browser."))
         continue
       }
       terminal.note(

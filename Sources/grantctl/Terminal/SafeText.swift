@@ -73,6 +73,26 @@ enum SafeText {
     return result + "…"
   }
 
+  /// The same, cut in the middle: names differ at their ends.
+  static func shortened(_ text: String, columns: Int) -> String {
+    guard width(text) > columns, columns > 2 else { return fitted(text, columns: columns) }
+    let room = columns - 1
+    let head = fitting(text, columns: (room + 1) / 2)
+    let tail = fitting(String(text.reversed()), columns: room / 2)
+    return head + "…" + String(tail.reversed())
+  }
+
+  private static func fitting(_ text: String, columns: Int) -> String {
+    var result = ""
+    var used = 0
+    for character in text {
+      used += width(character)
+      guard used <= columns else { break }
+      result.append(character)
+    }
+    return result
+  }
+
   /// Blocks of Unicode's East Asian wide characters (UAX #11), roughly: terminals give them two columns.
   private static let wide: [ClosedRange<UInt32>] = [
     0x1100...0x115F, 0x2E80...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60,

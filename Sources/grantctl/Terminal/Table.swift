@@ -81,7 +81,7 @@ struct Table {
   private func line(_ cells: [Cell], _ widths: [Int], colour: Bool) -> String {
     var parts: [String] = []
     for (index, cell) in cells.enumerated() {
-      let fitted = Cell(SafeText.fitted(cell.text, columns: widths[index]), cell.tone)
+      let fitted = Cell(SafeText.shortened(cell.text, columns: widths[index]), cell.tone)
       let isLast = index == cells.count - 1
       parts.append(fitted.padded(to: isLast ? 0 : widths[index], colour: colour))
     }
@@ -99,6 +99,20 @@ struct Fields {
   mutating func add(_ name: String, _ value: String?, _ tone: Cell.Tone = .plain) {
     guard let value, !value.isEmpty else { return }
     pairs.append((name, Cell(value, tone)))
+  }
+
+  /// Within the columns of a terminal: values are wrapped, and a word that is longer than a line is cut in the middle.
+  func lines(within columns: Int?, colour: Bool) -> [String] {
+    let width = (pairs.map { SafeText.width($0.name) }.max() ?? 0) + 2
+    guard let columns, columns > width + 16 else { return lines(colour: colour) }
+    let room = columns - width
+    return pairs.flatMap { name, value in
+      let words = value.text.split(separator: " ").map { SafeText.shortened(String($0), columns: room) }
+      return SafeText.wrapped(words.joined(separator: " "), columns: room).enumerated().map { index, line in
+        Cell(index == 0 ? name : "").padded(to: width, colour: false)
+          + Cell(line, value.tone).padded(to: 0, colour: colour)
+      }
+    }
   }
 
   func lines(colour: Bool) -> [String] {

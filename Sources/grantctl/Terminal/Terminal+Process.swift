@@ -26,6 +26,7 @@ extension Terminal {
       environment: environment, uid: getuid(), now: { Int64(time(nil)) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,
       hideEcho: { ProcessStreams.hideEcho(0) },
+      users: UserNames(name: { UserDatabase.user($0)?.name }, group: groupName),
       services: ServiceManagers(environment: environment, uid: getuid()) { access($0, F_OK) == 0 },
       ownPath: ProcessFront.path ?? "grantctl",
       leftConnection: ProcessFront.connection, interrupts: ProcessSignals.interrupts, machine: .own)
@@ -48,6 +49,14 @@ extension Terminal {
       try? await Task.sleep(for: pause)
     }
     return (ChildProgram.reap(pid) ?? 0) == 0
+  }
+
+  private static func groupName(_ gid: UInt32) -> String? {
+    var entry = group()
+    var found: UnsafeMutablePointer<group>?
+    var buffer = [CChar](repeating: 0, count: 1 << 16)
+    guard getgrgid_r(gid, &entry, &buffer, buffer.count, &found) == 0, found != nil else { return nil }
+    return String(cString: entry.gr_name)
   }
 
   private static func find(_ program: String, path: String) -> String? {

@@ -48,6 +48,7 @@ struct Terminal: Sendable {
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
   /// The socket of the system's broker.
   var systemSocket = SocketChoice.systemPath
+  var users = UserNames()
   /// Which hints may name systemctl.
   var services = ServiceManagers()
   /// The path that this program is called by.

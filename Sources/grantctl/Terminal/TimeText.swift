@@ -37,11 +37,10 @@ enum TimeText {
     return day + " " + [parts.tm_hour, parts.tm_min, parts.tm_sec].map(two).joined(separator: ":")
   }
 
-  /// As short as it is clear: `13:45:10` of today, `01-31 13:45` of this year, `2025-01-31`.
-  static func short(_ at: Int64, now: Int64, in zone: LocalTime) -> String {
+  /// `01-31 13:45:10` of this year, else `2025-12-31`.
+  static func dated(_ at: Int64, now: Int64, in zone: LocalTime) -> String {
     let (moment, today) = (date(at, in: zone), date(now, in: zone))
-    if moment.prefix(10) == today.prefix(10) { return String(moment.suffix(8)) }
-    return moment.prefix(4) == today.prefix(4) ? String(moment.dropFirst(5).dropLast(3)) : String(moment.prefix(10))
+    return String(moment.prefix(4) == today.prefix(4) ? moment.dropFirst(5) : moment.prefix(10))
   }
 
   /// What a person means: `90s`, `30m`, `2h`, `7d` ago; `2026-01-31`, with ` 13:45` or ` 13:45:10`, at that place. Nil: it

@@ -1,7 +1,6 @@
 import ArgumentParser
 import AsyncClient
 import BrokerAPI
-import Platform
 
 struct ApproveCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
@@ -76,7 +75,7 @@ struct ApproveCommand: BrokerCommand {
     if result.waiting.isEmpty {
       shell.terminal.say("Nothing waits for you.")
     } else {
-      shell.say(table(result.waiting, now: shell.now))
+      shell.say(table(result.waiting, shell))
     }
     say(standing: result.standing, shell)
   }
@@ -86,50 +85,73 @@ struct ApproveCommand: BrokerCommand {
       shell.terminal.say(
         SafeText.line(
           "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(word.method) "
-            + "of \(word.account) to \(program(word.caller))"
-            + (word.caller.user_unit == nil ? " of uid \(word.caller.uid)" : "")))
+            + "of \(word.account) to \(program(word.caller, shell))"
+            + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
     }
     guard !words.isEmpty else { return }
     shell.terminal.say(
       "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
   }
 
-  static func table(_ releases: [ReleaseView], now: Int64) -> Table {
+  static func table(_ releases: [ReleaseView], _ shell: Shell) -> Table {
     let rows = releases.map { release in
       Table.Row(
         cells: [
-          Cell(release.id), Cell(release.account), Cell(release.method), Cell(who(release.caller)),
-          Cell(TimeText.duration(release.until - now)),
-        ], notes: notes(release))
+          Cell(release.id), Cell(release.account), Cell(release.method), Cell(who(release.caller, shell)),
+          Cell(TimeText.duration(release.until - shell.now)),
+        ], notes: notes(release, shell))
     }
     return Table(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
   }
 
-  private static func who(_ caller: ReleaseCaller) -> String {
-    "uid \(caller.uid)" + (caller.pid.map { ", pid \($0)" } ?? "")
+  private static func who(_ caller: ReleaseCaller, _ shell: Shell) -> String {
+    shell.terminal.users(caller.uid) + (caller.pid.map { ", pid \($0)" } ?? "")
   }
 
   /// What is longer than a column.
-  static func notes(_ release: ReleaseView) -> [String] {
+  static func notes(_ release: ReleaseView, _ shell: Shell) -> [String] {
+    let program = program(release.caller, shell)
     if let request = release.request {
       let body = release.body_sha256.map { ", body SHA-256 \($0)" } ?? ", without a body"
-      return ["\(program(release.caller)); rule \(release.rule)", request + body]
+      return ["\(program); rule \(release.rule)", request + body]
     }
     let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? "scopes: all that it may have"
     return [
-      "\(program(release.caller)); rule \(release.rule)", scopes + (release.resource.map { ", for \($0)" } ?? ""),
+      "\(program); rule \(release.rule)", scopes + (release.resource.map { ", for \($0)" } ?? ""),
     ]
   }
 
   /// A user's own unit is said to be one: it may have the name of one of the system's.
-  static func program(_ caller: ReleaseCaller) -> String {
+  static func program(_ caller: ReleaseCaller, _ shell: Shell) -> String {
     let unit =
-      caller.user_unit.map { unit in
-        "user unit \(unit) of \(UserDatabase.user(caller.uid)?.name ?? "uid \(caller.uid)")"
-      } ?? caller.unit
+      caller.user_unit.map { "user unit \($0) of \(shell.terminal.users(caller.uid))" } ?? caller.unit
     guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
-    return exe + (unit.map { " in \($0)" } ?? "")
+    let parent = isHelper(exe) ? caller.pid.flatMap { self.parent(of: $0, shell.terminal.files) } : nil
+    return (parent.map { "\($0) → " } ?? "") + exe + (unit.map { " in \($0)" } ?? "")
   }
+
+  /// The helper asks for another program.
+  private static func isHelper(_ exe: String) -> Bool {
+    ["grantctl", "grantctl-front"].contains(exe.split(separator: "/").last.map(String.init) ?? "")
+  }
+
+  /// The name of the program that started a process (proc_pid_stat(5)). Shells between them are passed over.
+  private static func parent(of pid: Int32, _ files: TerminalFiles) -> String? {
+    var pid = pid
+    for _ in 0..<mostShells {
+      guard case .text(let stat, _) = files.text("/proc/\(pid)/stat"), let end = stat.lastIndex(of: ")"),
+        let parent = stat[end...].split(separator: " ").dropFirst(2).first.flatMap({ Int32($0) }), parent > 1,
+        case .text(let name, _) = files.text("/proc/\(parent)/comm")
+      else { return nil }
+      let program = name.trimmed
+      if !shells.contains(program) { return program }
+      pid = parent
+    }
+    return nil
+  }
+
+  private static let mostShells = 4
+  private static let shells: Set<String> = ["sh", "bash", "dash", "zsh", "env"]
 }
 
 /// A span of time as people write it: `45`, `30s`, `10m`, `1h`.

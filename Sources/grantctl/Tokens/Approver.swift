@@ -115,11 +115,11 @@ struct Approver: Sendable {
 
   private func announce(_ release: ReleaseView) {
     if shell.isJSON { return terminal.say(Shell.line(JSON(encoding: release))) }
-    shell.say(ApproveCommand.table([release], now: shell.now))
+    shell.say(ApproveCommand.table([release], shell))
   }
 
   private func question(_ release: ReleaseView) {
-    let table = ApproveCommand.table([release], now: shell.now)
+    let table = ApproveCommand.table([release], shell)
     let isColoured = terminal.isErrTTY && terminal.allowsColour
     for line in table.lines(width: terminal.screen?.columns ?? 80, colour: isColoured) { terminal.note(line) }
     prompt(release)

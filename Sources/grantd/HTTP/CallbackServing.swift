@@ -1,4 +1,5 @@
 import Broker
+import BrokerAPI
 import Callback
 import Callers
 import GrantdConfiguration
@@ -18,6 +19,8 @@ actor CallbackServing {
   private let logger: Logger
   private var main: CallbackListener?
   private var fixed: [Int: CallbackListener] = [:]
+  /// The ports that could not be had.
+  private var failures: [BrokerStatus.ListenerView] = []
   private var broker: Broker?
   private var settings = Settings()
   private var retry: Task<Void, Never>?
@@ -59,6 +62,7 @@ actor CallbackServing {
     settings = main == nil ? new : settings
     settings.providers = new.providers
     settings.systems = new.systems
+    failures = []
     guard settings.callback.enabled else { return warnings }
     let (paths, site) = (wantedPaths(), publicSite())
     if let main {
@@ -123,6 +127,11 @@ actor CallbackServing {
     } catch {
       logger.error("\(error.description)")
       warnings.append(error.description)
+      failures.append(
+        .init(
+          setting: "callback", address: "port \(port.port)", state: "failed", message: error.description,
+          hint: "grantd tries the port again every \(Self.retryPause.components.seconds) s. Until then: `grantctl login "
+            + "PROVIDER --manual`, or --device."))
       return nil
     }
     for warning in listener.warnings { logger.notice("\(warning)") }
@@ -132,7 +141,8 @@ actor CallbackServing {
 
   private func tellBroker() async {
     await broker?.callbackListens(
-      port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" })
+      port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" },
+      failures: failures)
   }
 
   private func scheduleRetry(missing: Bool) {

@@ -263,7 +263,7 @@ import Testing
     #expect(try await why("home", as: .user(1003)).contains("no rule allows this caller"))
     #expect(try await why(nil, "broker.reload", as: .user(1003)).contains("no rule allows this caller"))
     // Of the account that it manages it may know all.
-    #expect(try await why("work", as: .user(1003)) == "rule mail: the caller's uid is 1003, not 1000")
+    #expect(try await why("work", as: .user(1003)) == "rule mail: the caller is uid 1003, not uid 1000")
     var service = Caller.user(1000)
     service.unit = "other.service"
     #expect(try await why("work", as: service).contains("grantctl explain work --uid 1000 --unit other.service"))

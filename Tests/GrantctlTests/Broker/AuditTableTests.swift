@@ -19,10 +19,10 @@ import Testing
   }
 
   private func text(_ lines: [AuditList.Line], now: Int64 = Recorder.now + 3600) -> String {
-    lines.table(now: now, in: .utc).lines(width: 80, colour: false).joined(separator: "\n")
+    lines.table(now: now, in: .utc, users: UserNames()).lines(width: 80, colour: false).joined(separator: "\n")
   }
 
-  @Test("what was done last comes first, with who it was, and the rest below it")
+  @Test("the newest record is the last, with its caller, and the rest below it")
   func table() {
     let lines = [
       Self.line(4, "broker.start", account: nil, last: -90) {
@@ -44,15 +44,15 @@ import Testing
     ]
     #expect(
       text(lines) == """
-        LAST        UID   CALLER             METHOD           ACCOUNT  RESULT
-        00:30:00    1000  feed               token.get        work     ok
-            20 times since 2025-12-31; rule feed; scopes: openid email
-        00:10:00    1000  user@1000.service  release.approve  bank     ok
-            token.get to feed@1.service (uid 1000), for 600 s
-        00:01:00    -     unknown            token.get        work     not_permitted
-            the caller has ended
-        2025-12-31  -     grantd             broker.start     -        ok
+        LAST            USER  CALLER             METHOD           ACCOUNT  RESULT
+        2025-12-31      -     grantd             broker.start     -        ok
             3 rules, policy 5f2c
+        01-01 00:01:00  -     unknown            token.get        work     not_permitted
+            the caller has ended
+        01-01 00:10:00  1000  user@1000.service  release.approve  bank     ok
+            token.get to feed@1.service (uid 1000), for 600 s
+        01-01 00:30:00  1000  feed               token.get        work     ok
+            20 times since 2025-12-31; rule feed; scopes: openid email
         """)
   }
 
@@ -65,7 +65,7 @@ import Testing
     }
     let rows = text(lines, now: Recorder.now + 86_400 * 3).split(separator: "\n").dropFirst()
     #expect(rows.count == Methods.all.count)
-    for (row, line) in zip(rows, lines) {
+    for (row, line) in zip(rows, lines.reversed()) {
       #expect(SafeText.width(String(row)) <= 80 && row.hasPrefix("2025-12-31  65534  a-r"), "\(row)")
       #expect(row.contains(" \(line.method) ") && row.hasSuffix("  not_permitted"), "\(row)")
     }

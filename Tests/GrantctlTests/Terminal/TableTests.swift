@@ -57,7 +57,7 @@ import Testing
       lines.joined(separator: "\n") == """
         ACCOUNT               PROVIDER  STATE            EXPIRES IN         NEXT REFRESH
         work                  google    ok               59 min             in 49 min
-        a-rather-long-accou…  microso…  action required  expired 3 min ago  in 49 min
+        a-rather-l…ount-name  micr…tra  action required  expired 3 min ago  in 49 min
         """)
   }
 
@@ -71,12 +71,28 @@ import Testing
     #expect(
       lines.joined(separator: "\n") == """
         ACCOUNT                     PROVIDER   STATE     IDENTITY             EXPIRES IN
-        work                        google     ok        a.very.long.name@s…  59 min
+        work                        google     ok        a.very.lo…ample.com  59 min
         a-rather-long-account-name  microsoft  degraded  -                    -
         """)
     #expect(lines.allSatisfy { SafeText.width($0) <= 80 })
     let wide = table.lines(width: nil, colour: false)
     #expect(wide[1].contains("a.very.long.name@some.department.example.com"))
+  }
+
+  @Test("names are cut in the middle, and numbers in them are in order") func names() {
+    #expect(SafeText.shortened("abcdefgh", columns: 8) == "abcdefgh" && SafeText.shortened("abcdefghi", columns: 8) == "abcd…ghi")
+    #expect(SafeText.shortened("abc", columns: 2) == "a…" && SafeText.width(SafeText.shortened("東京東京東京", columns: 8)) <= 8)
+    let names = ["work10", "work9", "a", "work09", "work", "b2c", "b10"]
+    #expect(names.sorted(by: NaturalOrder.isBefore) == ["a", "b2c", "b10", "work", "work9", "work09", "work10"])
+  }
+
+  @Test("users are named, and options and settings stay") func users() {
+    let users = UserNames { $0 == 992 ? "svc3" : nil }
+    #expect(users(992) == "svc3" && users(1) == "uid 1")
+    #expect(users.named("uid 992 (uid 992), not uid 1") == "user svc3 (user svc3), not uid 1")
+    for text in ["--uid 992", "uid = 992", "guid 992", "uid 99999999999", "uid ", ""] {
+      #expect(users.named(text) == text)
+    }
   }
 
   @Test("wide characters and colour keep the columns") func wideCharactersAndColourKeepTheColumns() {

@@ -63,9 +63,10 @@ import Testing
 
   @Test("what waits fits 80 columns, the program and the rule below it")
   func fits() {
-    let user = UserDatabase.user(1000)?.name ?? "uid 1000"
+    let user = "uid 1000"
+    let shell = Shell(terminal: Recorder().terminal(), settings: .init())
     let long = Self.release("m2n4pz", "a-rather-long-account-name-of-somebody@example.com", exe: "/opt/\u{1B}[2Jx")
-    let text = ApproveCommand.table([Self.release("k7f3qx"), long], now: Recorder.now)
+    let text = ApproveCommand.table([Self.release("k7f3qx"), long], shell)
       .lines(width: 80, colour: false).joined(separator: "\n")
     #expect(
       text == """
@@ -73,7 +74,7 @@ import Testing
         k7f3qx  bank                            token.get  uid 1000, pid 4711  48 s
             /usr/bin/feed in user unit feed@1.service of \(user); rule ask-me
             scopes: all that it may have
-        m2n4pz  a-rather-long-account-name-of…  token.get  uid 1000, pid 4711  48 s
+        m2n4pz  a-rather-long-a…dy@example.com  token.get  uid 1000, pid 4711  48 s
             /opt/\\u{1B}[2Jx in user unit feed@1.service of \(user); rule ask-me
             scopes: all that it may have
         """)
@@ -190,7 +191,8 @@ import Testing
       account: "bank", method: "token.get", scopes: nil, resource: nil,
       caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
       until: Recorder.now + 540)
-    let user = UserDatabase.user(1000)?.name ?? "uid 1000"
+    let user = "uid 1000"
+    let shell = Shell(terminal: Recorder().terminal(), settings: .init())
     let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [word])
     try await ScriptedBroker.with(["release.list": answer(JSON(encoding: list))]) { broker, _ async throws in
       let recorder = Recorder()

@@ -10,6 +10,8 @@ final class CallbackAddresses {
   private(set) var addresses: [String] = []
   /// The endpoint's own port; nil: it does not listen.
   private(set) var port: Int?
+  /// The ports that could not be had.
+  private(set) var failures: [BrokerStatus.ListenerView] = []
   /// The other ports that it listens on, since providers fix them.
   private(set) var fixedPorts: Set<Int> = []
   /// The origin under which a proxy passes callbacks on; nil: none does.
@@ -23,8 +25,11 @@ final class CallbackAddresses {
   func configure(publicOrigin: String?) { self.publicOrigin = publicOrigin }
 
   /// The endpoint listens: on its own port, if that is free, and on those that providers fix.
-  func listens(port: Int?, others: Set<Int>, addresses: [String]) {
+  func listens(
+    port: Int?, others: Set<Int>, addresses: [String], failures: [BrokerStatus.ListenerView] = []
+  ) {
     self.port = port
+    self.failures = failures
     fixedPorts = others
     self.addresses = addresses
   }

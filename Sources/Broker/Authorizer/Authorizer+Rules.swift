@@ -1,0 +1,35 @@
+import BrokerAPI
+import OAuth
+
+extension Authorizer {
+  /// `policy.rules`.
+  func rules(of account: String) throws(RPCError) -> PolicyRules.Result {
+    _ = try accountName(account)
+    let policy = policy
+    return .init(
+      instance: policy.instance.rawValue,
+      rules: policy.rules.filter { $0.covers(account, .use) }.map(PolicyRules.Rule.init))
+  }
+}
+
+extension PolicyRules.Rule {
+  init(_ rule: Rule) {
+    func sorted(_ set: Set<String>?) -> [String]? { set?.sorted() }
+    self.init(
+      rule: rule.name, uid: rule.who.uid, gid: rule.who.gid, unit: rule.who.unit, user_unit: rule.who.userUnit,
+      exe: rule.who.executable, accounts: rule.accounts.sorted(),
+      access: Access.allCases.filter(rule.access.contains), methods: rule.methods.isEmpty ? nil : sorted(rule.methods),
+      scopes: sorted(rule.scopes), resources: sorted(rule.resources),
+      requests: rule.requests?.map(\.description).sorted(),
+      confirm_timeout: rule.confirm.map { Double($0.milliseconds) / 1000 })
+  }
+}
+
+// MARK: Methods
+
+extension PolicyRules: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try broker.authorizer.rules(of: call.params.account)
+  }
+}
