@@ -16,7 +16,7 @@ extension Broker {
 
   private static let portKey = "callback.port"
 
-  /// The callback endpoint listens: on its own port, if that is free, and on those that providers fix.
+  /// The callback endpoint listens on its own port, if that is free, and on the ports that providers fix.
   public func callbackListens(
     port: Int?, others: Set<Int>, addresses: [String], failures: [BrokerStatus.ListenerView] = []
   ) async {

@@ -29,7 +29,7 @@ struct TokenArguments {
       guard !words.isEmpty || name == "--system" || name == "--user" || name == "--socket" || name == "--timeout" else {
         return nil
       }
-      if name == "--system" || name == "--user" || name == "--header" {
+      if name == "--system" || name == "--user" || name == "--as-header" {
         guard attached == nil, set(name) else { return nil }
         continue
       }

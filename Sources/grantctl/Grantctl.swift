@@ -8,13 +8,13 @@ struct Grantctl: AsyncParsableCommand {
     commandName: "grantctl",
     abstract: "Manage the accounts and tokens of the grantd OAuth broker.",
     discussion: """
-      grantd keeps your accounts' grants and refreshes their tokens; grantctl talks to it.
+      grantd stores OAuth grants and refreshes their tokens. It returns tokens to programs that the policy admits.
 
       Examples:
         grantctl login google work        sign in at “google”, as account “work”
-        grantctl token work               print an access token that is valid now
-        grantctl status                   how the broker and the accounts are
-        grantctl doctor                   what is wrong, and what to do
+        grantctl token work               print a valid access token
+        grantctl status                   show the broker and the accounts
+        grantctl doctor                   find problems, with the fix for each
 
       Exit status:
       \(ExitStatus.table)
@@ -23,30 +23,34 @@ struct Grantctl: AsyncParsableCommand {
     subcommands: [KeepTokenCommand.self],
     groupedSubcommands: [
       CommandGroup(
-        name: "Login",
+        name: "Get started",
         subcommands: [
-          SetupCommand.self, LoginCommand.self, LogoutCommand.self, ImportCommand.self, HandleURLCommand.self,
+          SetupCommand.self, LoginCommand.self, StatusCommand.self, DoctorCommand.self, LogoutCommand.self,
         ]),
       CommandGroup(
-        name: "Token",
+        name: "Use tokens",
         subcommands: [
-          TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
-          RequestCommand.self, HelperCommand.self, ConfigureCommand.self, ExecCommand.self, SASLCommand.self,
+          TokenCommand.self, ExecCommand.self, RequestCommand.self, ConfigureCommand.self, SASLCommand.self,
         ]),
       CommandGroup(
-        name: "Account",
+        name: "Accounts",
         subcommands: [
-          ListCommand.self, ShowCommand.self, UserinfoCommand.self, SessionsCommand.self, ProvidersCommand.self,
-          ProviderCommand.self, ClientMetadataCommand.self,
+          ListCommand.self, ShowCommand.self, RefreshCommand.self, ImportCommand.self, SessionsCommand.self,
+          LoginListCommand.self, LoginContinueCommand.self, LoginCancelCommand.self,
         ]),
       CommandGroup(
-        name: "Broker",
+        name: "OAuth tools",
+        subcommands: [UserinfoCommand.self, IntrospectCommand.self, ExchangeCommand.self, ProofCommand.self]),
+      CommandGroup(name: "Access", subcommands: [ExplainCommand.self, ApproveCommand.self, AuditCommand.self]),
+      CommandGroup(name: "Providers", subcommands: [ProviderCommand.self, ClientMetadataCommand.self]),
+      CommandGroup(
+        name: "Administration",
         subcommands: [
-          StatusCommand.self, DoctorCommand.self, ExplainCommand.self, ApproveCommand.self, AuditCommand.self,
-          MetricsCommand.self, EventsCommand.self,
-          ReloadCommand.self, KeyCommand.self, BackupCommand.self, RestoreCommand.self, RepairCommand.self,
-          CallCommand.self, OpenRPCCommand.self, VersionCommand.self,
+          ReloadCommand.self, BackupCommand.self, RestoreCommand.self, KeyCommand.self, RepairCommand.self,
+          EventsCommand.self, MetricsCommand.self, VersionCommand.self,
         ]),
+      CommandGroup(name: "Programming", subcommands: [CallCommand.self, OpenRPCCommand.self]),
+      CommandGroup(name: "Called by programs", subcommands: [HelperCommand.self, HandleURLCommand.self]),
     ])
 
   static func main() async {

@@ -31,7 +31,7 @@ import UnixSocket
   @Test("a token comes as a header field or as JSON too") func aTokenComesAsAHeaderField() async throws {
     try await ScriptedBroker.with(["token.get": answer(Self.token)]) { broker, _ async throws in
       let (header, json) = (Recorder(), Recorder())
-      #expect(try await broker.run(["token", "work", "--header"], header) == .success)
+      #expect(try await broker.run(["token", "work", "--as-header"], header) == .success)
       #expect(header.out == "Authorization: Bearer ya29.abc-_~\n")
       #expect(try await broker.run(["--json", "token", "work"], json) == .success)
       #expect(try JSON.parse(Array(json.out.utf8)) == Self.token)
@@ -126,7 +126,7 @@ import UnixSocket
             callback       127.0.0.1:4180
             configuration  built-in defaults, read 1 min ago
             providers      3
-            logins         1 pending: grantctl login --list
+            logins         1 pending: grantctl login list
 
           ACCOUNT  PROVIDER  STATE     EXPIRES IN       NEXT REFRESH
           home     demo      degraded  59 min           in 49 min
@@ -345,13 +345,14 @@ import UnixSocket
   @Test(
     "wrong arguments end with the status for usage",
     arguments: [
-      ["login"], ["login", "a", "--list"], ["login", "a", "--param", "k"], ["token"],
-      ["token", "a", "--json", "--header"],
+      ["login"], ["login list", "a"], ["login continue"], ["login", "a", "--param", "k"], ["token"],
+      ["token", "a", "--json", "--as-header"],
       ["list", "--system", "--user"], ["list", "--timeout", "0"], ["list", "--timeout", "nan"],
       ["token", "a", "--min-ttl=-1"], ["login", "a", "--device", "--manual"], ["login", "a", "--qr", "always"],
       ["login", "a", "--device", "--qr", "big"], ["logout", "a", "--open"], ["import", "a"],
-      ["import", "a", "token", "--provider", "p"], ["exchange", "a", "--json", "--header"], ["proof", "a", "GET"],
-      ["proof", "a", "GET", "https://a", "--json", "--header"], ["provider", "register"], ["provider", "unregister"],
+      ["import", "a", "token", "--provider", "p"], ["exchange", "a", "--json", "--as-header"], ["proof", "a", "GET"],
+      ["proof", "a", "GET", "https://a", "--json", "--as-header"], ["provider", "register"],
+      ["provider", "unregister"],
     ])
   func wrongArgumentsEndWithTheStatusFor(arguments: [String]) {
     let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }

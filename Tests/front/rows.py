@@ -68,11 +68,12 @@ good = says(reply(TOKEN))
 
 def command_lines():
     understood = {
-        "": ["token", "work"], "--header": ["token", "work", "--header"], "--header first": ["token", "--header", "work"],
+        "": ["token", "work"], "--as-header": ["token", "work", "--as-header"],
+        "--as-header first": ["token", "--as-header", "work"],
         "--user": ["token", "work", "--user"], "--user before the command": ["--user", "token", "work"],
         "--socket": ["token", "work", "--socket", "{socket}"], "--socket=": ["token", "work", "--socket={socket}"],
         "--socket before the command": ["--socket", "{socket}", "token", "work"],
-        "--socket= before the command": ["--socket={socket}", "token", "work", "--header"],
+        "--socket= before the command": ["--socket={socket}", "token", "work", "--as-header"],
         "--min-ttl": ["token", "work", "--min-ttl", "60"], "--min-ttl=": ["token", "--min-ttl=60", "work"],
         "--min-ttl 0": ["token", "work", "--min-ttl", "0"], "--min-ttl with zeros": ["token", "work", "--min-ttl", "007"],
         "--timeout": ["token", "work", "--timeout", "20"], "--timeout= before": ["--timeout=86400", "token", "work"],
@@ -80,7 +81,7 @@ def command_lines():
         "--scope": ["token", "work", "--scope", "a"], "--scope twice": ["token", "--scope", "a", "work", "--scope", " b  c"],
         "--scope with quotes": ["token", "work", "--scope", 'a"b\\c'], "--scope=": ["token", "work", "--scope=a=b"],
         "--resource": ["token", "work", "--resource", "https://api.example.com/a?b=c"],
-        "all": ["token", "--header", "--min-ttl", "9", "work", "--scope", "a", "--resource", "r", "--timeout", "9", "--user"],
+        "all": ["token", "--as-header", "--min-ttl", "9", "work", "--scope", "a", "--resource", "r", "--timeout", "9", "--user"],
         "a name with all characters": ["token", "a.Z_0@+-x"], "the name help": ["token", "help"],
         "the name token": ["token", "token"]}
     left = {
@@ -90,9 +91,11 @@ def command_lines():
         "a name that is not ASCII": ["token", "bücher"], "a name with a slash": ["token", "a/b"],
         "bytes that are no UTF-8": ["token", "a\udcff"],
         "--json": ["token", "work", "--json"], "--json before": ["--json", "token", "work"],
-        "--cookie": ["token", "work", "--cookie"], "--header and --json": ["token", "work", "--header", "--json"],
-        "--header before the command": ["--header", "token", "work"], "--header twice": ["token", "work", "--header", "--header"],
-        "--header=": ["token", "work", "--header=true"], "a prefix of an option": ["token", "work", "--head"],
+        "--cookie": ["token", "work", "--cookie"], "--as-header and --json": ["token", "work", "--as-header", "--json"],
+        "--as-header before the command": ["--as-header", "token", "work"],
+        "--as-header twice": ["token", "work", "--as-header", "--as-header"],
+        "--min-ttl 10m": ["token", "work", "--min-ttl", "10m"], "--timeout 30s": ["token", "work", "--timeout", "30s"],
+        "--as-header=": ["token", "work", "--as-header=true"], "a prefix of an option": ["token", "work", "--as-head"],
         "--min-ttl without a value": ["token", "work", "--min-ttl"], "--min-ttl x": ["token", "work", "--min-ttl", "x"],
         "--min-ttl -1": ["token", "work", "--min-ttl", "-1"], "--min-ttl=-1": ["token", "work", "--min-ttl=-1"],
         "--min-ttl 1.5": ["token", "work", "--min-ttl", "1.5"], "--min-ttl 1e3": ["token", "work", "--min-ttl", "1e3"],
@@ -169,11 +172,11 @@ def answers():
         "of 100,000 bytes": with_members(access_token="a" * 100000)}
     for name, text in understood.items():
         yield Row(f"answer: {name}", ["token", "work"], says(text), by_itself=True)
-        yield Row(f"answer: {name}, --header", ["token", "work", "--header"], says(text), by_itself=True)
+        yield Row(f"answer: {name}, --as-header", ["token", "work", "--as-header"], says(text), by_itself=True)
     for name, text in left.items():
         yield Row(f"answer, left: {name}", ["token", "work"], says(text))
     for name in ["a session", "a session and a token", "a type with a newline", "a person has to sign in", "no token"]:
-        yield Row(f"answer, left: {name}, --header", ["token", "work", "--header"], says(left[name]))
+        yield Row(f"answer, left: {name}, --as-header", ["token", "work", "--as-header"], says(left[name]))
     for name in ["a session", "not permitted"]:
         yield Row(f"answer, left: {name}, --json", ["token", "work", "--json"], says(left[name]))
 

@@ -111,7 +111,7 @@ extension Logins {
       .loginInProgress,
       "a login of uid \(other.uid) at provider \(other.provider) waits already, and only one may at a time",
       hint: isOwn
-        ? "Go on with it: `grantctl login --continue \(id)`, or end it: `grantctl login --cancel \(id)`."
+        ? "Go on with it: `grantctl login continue \(id)`, or end it: `grantctl login cancel \(id)`."
         : "It ends in \(max(0, (other.expiresAt - now).wholeSeconds)) s at the latest. Ask every few seconds: then the next "
           + "turn is yours.",
       retryAfter: isOwn ? nil : LoginTurns.interval.inSeconds, detail: isOwn ? id.rawValue : nil)
@@ -145,6 +145,6 @@ extension Logins {
     throw RPCError(
       .overloaded,
       shortage != .ofAll ? "too many logins of \(caller.holder) are pending" : "too many logins are pending",
-      hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
+      hint: "Finish or cancel logins (`grantctl login list`), or wait until they expire.")
   }
 }

@@ -72,7 +72,7 @@ extension CallbackError: CustomStringConvertible {
     case .cancelled: "The sign-in was cancelled in the provider's application. Start the login again to sign in."
     case .cancelledSomewhere:
       "The provider's application says that a sign-in was cancelled, and not which: the login goes on waiting. Sign in "
-        + "by the browser, or end it with `grantctl login --cancel`."
+        + "by the browser, or end it with `grantctl login cancel`."
     case .denied(let error):
       error.code == .accessDenied
         ? "The sign-in was declined at the provider. Start the login again to allow it."

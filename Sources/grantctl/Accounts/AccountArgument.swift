@@ -10,7 +10,7 @@ struct AccountArgument: ParsableArguments {
 /// How a secret that was issued is printed: bare, or as the header field that bears it.
 struct HeaderOption: ParsableArguments {
   @Flag(help: "Print the HTTP header field instead, such as “Authorization: Bearer …”.")
-  var header = false
+  var asHeader = false
 }
 
 extension BrokerCommand {

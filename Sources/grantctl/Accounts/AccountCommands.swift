@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct ListCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "list", abstract: "List the accounts.",
+    commandName: "list", abstract: "List accounts.",
     usage: "grantctl list [options]",
     discussion: """
       Examples:
@@ -48,7 +48,7 @@ struct ListCommand: BrokerCommand {
 
 struct ShowCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "show", abstract: "Show all that is known of an account; never a token.",
+    commandName: "show", abstract: "Show an account's details.",
     usage: "grantctl show <account> [options]",
     discussion: """
       Example:
@@ -90,7 +90,9 @@ struct ShowCommand: BrokerCommand {
     fields.add("Expires", time(account.expires_at, inFuture))
     for report in account.reports ?? [] {
       let ago = TimeText.ago(report.at, now: shell.now)
-      fields.add("Refused for", "\(report.words(shell.terminal.users)), \(ago): it gets the next token, others get this one", .attention)
+      fields.add(
+        "Refused for", "\(report.words(shell.terminal.users)), \(ago): it gets the next token, others get this one",
+        .attention)
     }
     for token in account.tokens ?? [] {
       let place = token.resource.map { " at \($0)" } ?? ""
@@ -125,18 +127,17 @@ struct ShowCommand: BrokerCommand {
 
 struct LogoutCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "logout", abstract: "Revoke an account's tokens and forget the account.",
+    commandName: "logout", abstract: "Revoke an account's tokens and remove it.",
     usage: "grantctl logout <account> [options]",
     discussion: """
-      The account is forgotten here whatever the provider answers; a revocation that fails is tried again later. \
-      A login of the same account that is under way goes on: `grantctl login --cancel` ends it. \
-      With --end-session the person is signed out at the provider too, where it has such a page: the address is \
-      printed, for their browser.
+      The account is removed here even if the provider does not answer; a failed revocation is retried later. \
+      A pending login of the same account continues: `grantctl login cancel ID` ends it. \
+      With --end-session it also prints the URL that signs the user out at the provider, if the provider has one.
 
       Examples:
         grantctl logout work
         grantctl logout work --end-session --open
-        grantctl logout paper --where EVERYWHERE
+        grantctl logout paper --extent EVERYWHERE
       """)
 
   @OptionGroup var named: AccountArgument
@@ -147,22 +148,22 @@ struct LogoutCommand: BrokerCommand {
   @Flag(help: "With --end-session: open the URL in the browser.")
   var open = false
   @Option(
-    name: .customLong("where"),
     help: ArgumentHelp(
       "Extent of the sign-out at the provider: THIS_DEVICE, EVERYWHERE, …",
-      valueName: "where"))
-  var reach: String?
+      valueName: "extent"))
+  var extent: String?
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
     guard endSession || !open else { throw ValidationError("--open goes with --end-session.") }
-    guard reach == nil || !noRevoke else { throw ValidationError("--where is for the provider: not with --no-revoke.") }
+    guard extent == nil || !noRevoke else { throw ValidationError("--extent cannot be combined with --no-revoke.") }
   }
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(
       AccountLogout.self,
-      .init(account: named.account, revoke: noRevoke ? false : nil, end_session: endSession ? true : nil, where: reach))
+      .init(account: named.account, revoke: noRevoke ? false : nil, end_session: endSession ? true : nil, where: extent)
+    )
     let purpose = "end the session at the provider"
     if shell.isJSON {
       shell.say(answer.json)

@@ -65,6 +65,6 @@ extension Shell {
   /// What to do where there is no account.
   func sayNoAccounts() {
     terminal.say("No accounts yet. Sign in with: \(command("login PROVIDER ACCOUNT"))")
-    terminal.say("The providers: \(command("providers"))")
+    terminal.say("The providers: \(command("provider list"))")
   }
 }

@@ -21,7 +21,7 @@ struct IntrospectCommand: QuestionCommand {
   typealias Question = TokenIntrospect
 
   static let configuration = CommandConfiguration(
-    commandName: "introspect", abstract: "Ask the provider what it says of an account's token.",
+    commandName: "introspect", abstract: "Introspect the access token (RFC 7662).",
     usage: "grantctl introspect <account> [options]",
     discussion: """
       Token introspection (RFC 7662): whether the provider takes the token now, its scopes, whom and what it is for.
@@ -45,7 +45,7 @@ struct UserinfoCommand: QuestionCommand {
   typealias Question = AccountUserinfo
 
   static let configuration = CommandConfiguration(
-    commandName: "userinfo", abstract: "Print the account's UserInfo claims.",
+    commandName: "userinfo", abstract: "Print UserInfo claims.",
     usage: "grantctl userinfo <account> [options]",
     discussion: """
       The claims of the UserInfo endpoint (OpenID Connect Core §5.3), asked anew.

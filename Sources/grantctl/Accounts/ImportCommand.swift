@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct ImportCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "import", abstract: "Make an account of a refresh token that you have.",
+    commandName: "import", abstract: "Import an existing refresh token.",
     usage: "grantctl import <account> --provider <provider> [options]",
     discussion: """
       Reads the refresh token from standard input; at a terminal it asks for it, and does not show it. The token must \

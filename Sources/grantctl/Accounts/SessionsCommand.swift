@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct SessionsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "sessions", abstract: "List the person's sessions at the provider, or end one.",
+    commandName: "sessions", abstract: "List or end the account's sessions at the provider.",
     usage: "grantctl sessions <account> [options]",
     discussion: """
       For providers that keep such a list, as a video management system does.

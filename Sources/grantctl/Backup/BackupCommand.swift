@@ -40,12 +40,11 @@ enum BackupTransfer {
 
 struct BackupCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "backup", abstract: "Write an encrypted copy of all accounts to a file.",
+    commandName: "backup", abstract: "Back up all accounts to an encrypted file.",
     usage: "grantctl backup <file> [options]",
     discussion: """
-      The file opens with its passphrase or its key alone, on any machine (“grantctl restore”). At a terminal the \
-      passphrase is asked for, twice. Logins that are pending, the configuration and its secrets are not in it. Tokens \
-      that are refreshed after it was made make it old: see “grantctl restore --help”.
+      Restore the file on any machine with its passphrase or key file. It does not contain pending logins, the \
+      configuration or its secrets. Tokens refreshed later make the backup outdated: see “grantctl restore --help”.
 
       Examples:
         grantctl backup grantd.backup

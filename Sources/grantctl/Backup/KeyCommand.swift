@@ -12,9 +12,8 @@ struct KeyRotateCommand: BrokerCommand {
     commandName: "rotate", abstract: "Rotate the store's encryption key.",
     usage: "grantctl key rotate [options]",
     discussion: """
-      The new key takes the place of the old one in its file. Copies of the database and of the key that were made \
-      before belong together, and open nothing that comes after: make new ones. A key that systemd hands over as a \
-      credential is changed where it is kept; then the command says how.
+      Old copies of the database still need the old key; make new copies of both. If the key is a systemd credential, \
+      the command prints the steps to change it.
 
       Example:
         grantctl key rotate --system

@@ -5,7 +5,7 @@ import CredentialHelpers
 
 struct RestoreCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "restore", abstract: "Make the accounts of a backup accounts of this broker.",
+    commandName: "restore", abstract: "Restore the accounts of a backup.",
     usage: "grantctl restore <file> [options]",
     discussion: """
       On the same machine or another one, whatever key that one has. Accounts that are here already are kept; with \

@@ -30,7 +30,7 @@ struct AuditCommand: BrokerCommand {
   var action: String?
   @Flag(help: "Only refusals and failed credential deliveries.")
   var refused = false
-  @Option(help: ArgumentHelp("At most so many.", valueName: "number"))
+  @Option(help: ArgumentHelp("Maximum number of records. Default: 50.", valueName: "number"))
   var limit = 50
   @OptionGroup var options: GlobalOptions
 
@@ -86,7 +86,8 @@ extension [AuditList.Line] {
       rows: sorted { ($0.last, $0.id) < ($1.last, $1.id) }.map { line in
         Table.Row(
           cells: [
-            Cell(TimeText.dated(line.last, now: now, in: zone)), Cell(line.uid.map { users.name($0) ?? "\($0)" } ?? "-"),
+            Cell(TimeText.dated(line.last, now: now, in: zone)),
+            Cell(line.uid.map { users.name($0) ?? "\($0)" } ?? "-"),
             Cell(line.caller), Cell(line.method), Cell(line.account ?? "-"),
             Cell(line.result, line.result == "ok" ? .plain : .bad),
           ], notes: line.note(now: now, in: zone).map { [users.named($0)] } ?? [])

@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct ReloadCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "reload", abstract: "Read the configuration again.",
+    commandName: "reload", abstract: "Reload the configuration.",
     usage: "grantctl reload [options]",
     discussion: """
       Ends when the new configuration is active. An invalid file, one that is empty or does not end with a \
@@ -40,7 +40,7 @@ struct ReloadCommand: BrokerCommand {
 
 struct CallCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "call", abstract: "Call a method of the socket and print its result as JSON.",
+    commandName: "call", abstract: "Call an RPC method.",
     usage: "grantctl call <method> [<params>] [options]",
     discussion: """
       docs/rpc.md describes the methods; so does: grantctl call rpc.discover
@@ -81,7 +81,7 @@ struct CallCommand: BrokerCommand {
 /// For `make install` and for generators of clients: the document without a broker.
 struct OpenRPCCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "openrpc", abstract: "Print the methods of the socket as an OpenRPC document.",
+    commandName: "openrpc", abstract: "Print the OpenRPC document.",
     usage: "grantctl openrpc",
     discussion: """
       It describes the methods of this version; of the running broker: grantctl call rpc.discover
@@ -98,7 +98,7 @@ struct OpenRPCCommand: BrokerCommand {
 
 struct VersionCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "version", abstract: "Print the versions of grantctl and of the running daemon.",
+    commandName: "version", abstract: "Print versions.",
     usage: "grantctl version [options]",
     discussion: """
       Example:

@@ -5,7 +5,7 @@ import BrokerAPI
 
 struct EventsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "events", abstract: "Print what happens, as it happens.",
+    commandName: "events", abstract: "Stream events.",
     usage: "grantctl events [options]",
     discussion: """
       One line for each event, or one JSON object with --json. Ends with an error when the daemon goes away.
@@ -17,7 +17,7 @@ struct EventsCommand: BrokerCommand {
         grantctl events --event login.required --event token.failed --json
       """)
 
-  @Option(help: "Only events of this type; may be repeated.")
+  @Option(help: "Only events of this type. Can be repeated.")
   var event: [String] = []
   @OptionGroup var options: GlobalOptions
 

@@ -11,7 +11,8 @@ struct ExplainCommand: BrokerCommand {
       `manage` access. Exits with 4 if access is denied.
 
       Examples:
-        grantctl explain work
+        $ grantctl explain work --uid ada
+        allowed: rule mail allows it
         grantctl explain work --all
         grantctl explain work --pid 4711
         grantctl explain work --unit mail-sync
@@ -111,7 +112,8 @@ struct ExplainCommand: BrokerCommand {
       return nil
     }
     if identity.groups == nil {
-      shell.terminal.note("The groups of \(shell.terminal.users(identity.uid)) are not known here: rules on groups count as not met.")
+      shell.terminal.note(
+        "The groups of \(shell.terminal.users(identity.uid)) are not known here: rules on groups count as not met.")
     }
     return .init(
       uid: identity.uid, gid: identity.gid, groups: identity.groups, unit: unit, user_unit: userUnit, exe: exe)

@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct MetricsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "metrics", abstract: "Print metrics in OpenMetrics format.",
+    commandName: "metrics", abstract: "Print metrics (OpenMetrics).",
     usage: "grantctl metrics [options]",
     discussion: """
       The numbers are per provider; those of each account are in: grantctl list --json

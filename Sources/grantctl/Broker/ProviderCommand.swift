@@ -4,14 +4,15 @@ import BrokerSocket
 
 struct ProviderCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "provider", abstract: "Register, show or unregister a provider.",
-    discussion: "“grantctl providers” lists the providers.",
-    subcommands: [ProviderRegisterCommand.self, ProviderShowCommand.self, ProviderUnregisterCommand.self])
+    commandName: "provider", abstract: "List, show, register or unregister providers.",
+    subcommands: [
+      ProvidersCommand.self, ProviderShowCommand.self, ProviderRegisterCommand.self, ProviderUnregisterCommand.self,
+    ])
 }
 
 struct ProviderRegisterCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "register", abstract: "Register a client at an issuer and make a provider of it.",
+    commandName: "register", abstract: "Register a client (RFC 7591) and add the provider.",
     usage: "grantctl provider register <issuer> [options]",
     discussion: """
       Dynamic client registration (RFC 7591) needs only the issuer's URL, if the issuer allows it. Some issuers require \
@@ -34,7 +35,7 @@ struct ProviderRegisterCommand: BrokerCommand {
   var issuer: String
   @Option(help: "The name that the provider will have. Default: made from the issuer's host.")
   var name: String?
-  @Option(help: "A scope that logins will ask for; may be repeated.")
+  @Option(help: "Scope that logins request. Can be repeated.")
   var scope: [String] = []
   @Option(help: ArgumentHelp("The redirection endpoint to register. Default: the broker's own.", valueName: "uri"))
   var redirectUri: String?

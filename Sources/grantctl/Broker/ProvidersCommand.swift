@@ -3,24 +3,16 @@ import BrokerAPI
 
 struct ProvidersCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "providers", abstract: "List the configured providers, or show one.",
-    usage: "grantctl providers [<provider>] [options]",
+    commandName: "list", abstract: "List configured providers.",
+    usage: "grantctl provider list [options]",
     discussion: """
-      Examples:
-        grantctl providers
-        grantctl providers google    # its redirect URI and what it supports
+      Example:
+        grantctl provider list
       """)
 
-  @Argument(help: "The provider's name in the configuration.")
-  var provider: String?
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    if let provider {
-      let answer = try await shell.ask(ProviderGet.self, .init(provider: provider))
-      if shell.isJSON { return shell.say(answer.json) }
-      return shell.say(Self.fields(try answer.value(), shell))
-    }
     let answer = try await shell.ask(ProviderList.self, NoParams())
     if shell.isJSON { return shell.say(answer.json) }
     let providers = try answer.value().providers

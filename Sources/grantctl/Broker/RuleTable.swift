@@ -14,7 +14,7 @@ struct RuleTable {
     let uses = await lastUses(of: account)
     let rows = [owner(result, uses)] + result.rules.map { row($0, uses) }
     shell.say(
-      Table(titles: ["CALLER", "MAY", "APPROVAL", "LAST USE"], shrinkable: [0, 1], rows: rows))
+      Table(titles: ["CALLER", "MAY", "APPROVAL", "LAST USE"], shrinkable: [0, 1], rows: rows, droppable: 2))
     if result.rules.isEmpty { shell.terminal.say("No rule covers account \(Cell(account).text).") }
   }
 

@@ -4,14 +4,22 @@ import BrokerAPI
 
 struct StatusCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "status", abstract: "Show how the broker and the accounts are.",
+    commandName: "status", abstract: "Show the broker, its accounts and problems.",
     usage: "grantctl status [options]",
     discussion: """
-      What went wrong with an account, and what to do about it, stands below its row. Providers that are out of \
-      order, and logins that end soon, follow. `grantctl doctor` looks further.
+      Accounts with a problem come first, each with its error and a hint. More than ten accounts without a problem are \
+      one line. Unavailable providers and expiring logins are listed last. `grantctl doctor` checks more.
 
-      Example:
-        grantctl status --system
+      Examples:
+        $ grantctl status
+        grantd 0.1.0, user instance, pid 812, running for 3 h: 1 ok, 1 needs login
+        …
+        ACCOUNT  STATE           EXPIRES IN  NEXT REFRESH
+        work     login required  59 min      -
+            Sign in again with `grantctl login google work`.
+        play     ok              48 min      in 38 min
+        grantctl status --state login_required
+        grantctl status --wide --system
       """)
 
   @Option(help: ArgumentHelp("Only accounts in this state: \(Self.states).", valueName: "state"))
@@ -123,7 +131,7 @@ struct StatusCommand: BrokerCommand {
     fields.add("  configuration", "\(status.configuration.path ?? "built-in defaults"), read \(loaded)")
     fields.add("  providers", "\(status.providers)")
     if status.pending_logins > 0 {
-      fields.add("  logins", "\(status.pending_logins) pending: \(shell.command("login --list"))")
+      fields.add("  logins", "\(status.pending_logins) pending: \(shell.command("login list"))")
     }
     if let rows = status.set_aside {
       fields.add("  set aside", "\(rows.count) row\(rows.count == 1 ? "" : "s") that cannot be read: see below", .bad)
@@ -155,7 +163,8 @@ struct StatusCommand: BrokerCommand {
     }
     let names = isMixed ? ["ACCOUNT", "PROVIDER"] : ["ACCOUNT"]
     return Table(
-      titles: names + ["STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: isMixed ? [1, 0] : [0], rows: rows)
+      titles: names + ["STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: isMixed ? [1, 0] : [0], rows: rows,
+      droppable: 2)
   }
 
   /// An outage is told once, not with each of its accounts.

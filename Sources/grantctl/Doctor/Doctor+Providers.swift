@@ -12,7 +12,7 @@ extension Doctor {
       guard isProvider || !accounts.isEmpty else {
         throw Failure(
           .unknownName, "no provider and no account is called \(name)",
-          hints: ["`grantctl providers` and `grantctl list` have the names."])
+          hints: ["`grantctl provider list` and `grantctl list` print the names."])
       }
       providers = isProvider ? [name] : providers.filter { $0 == accounts.first?.provider }
     }

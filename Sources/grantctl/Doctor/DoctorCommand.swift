@@ -8,12 +8,11 @@ struct DoctorCommand: BrokerCommand {
     commandName: "doctor", abstract: "Diagnose problems and suggest fixes.",
     usage: "grantctl doctor [<provider|account>] [options]",
     discussion: """
-      Looks at the daemon, each provider and each account, also where no daemon answers. The providers are asked; \
-      nothing is changed. Below each line that is not ok stands what to do.
+      Checks the broker, providers and accounts, even if no broker runs. It asks the providers and changes nothing. Each \
+      warning or failure is followed by a fix.
 
-      The exit status is 0 where nothing failed (there may be warnings), 1 where something did, \
-      \(ExitStatus.notPermitted.rawValue) where the daemon does not let you in, \
-      \(ExitStatus.notRunning.rawValue) where none answers.
+      Exits with 0 if no check failed, 1 if one did, \(ExitStatus.notPermitted.rawValue) if the broker does not admit \
+      you, \(ExitStatus.notRunning.rawValue) if none answers.
 
       Examples:
         grantctl doctor
@@ -21,7 +20,7 @@ struct DoctorCommand: BrokerCommand {
         grantctl doctor work --json    # the daemon, this account, its provider
       """)
 
-  @Argument(help: ArgumentHelp("Of the providers and accounts only this one.", valueName: "provider|account"))
+  @Argument(help: ArgumentHelp("Check only this provider or account.", valueName: "provider|account"))
   var name: String?
   @OptionGroup var options: GlobalOptions
 

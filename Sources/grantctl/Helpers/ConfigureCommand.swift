@@ -4,11 +4,11 @@ import CredentialHelpers
 
 struct ConfigureCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "configure", abstract: "Print the configuration of git, docker, kubectl and others.",
+    commandName: "configure", abstract: "Set up git, docker, kubectl, pip, mail clients and others.",
     usage: "grantctl configure <tool> <account> [<server>] [options]",
     discussion: """
-      Without --write nothing is changed. --write merges it into the program's own files: each is shown, and kept \
-      beside itself as FILE.grantd-backup. Twice is once. --undo takes it out again.
+      Prints the configuration of the tool. --write merges it into the tool's files, shows each change, and saves a copy \
+      as FILE.grantd-backup. Running it again changes nothing. --undo removes it again.
 
       Tools: \(Tool.names.joined(separator: ", "))
 
@@ -18,21 +18,22 @@ struct ConfigureCommand: BrokerCommand {
         grantctl configure git team https://git.example.com/team --write
         grantctl configure pip work https://pypi.example.com/simple/ --write
         grantctl configure msmtp work smtp.example.com:587 --as ada@example.com
+        grantctl configure aws work --role arn:aws:iam::123456789012:role/reader
         grantctl configure git work git.example.com --undo
       """)
 
-  @Argument(help: "The program.")
+  @Argument(help: "The tool, one of those above.")
   var tool: String
   @OptionGroup var named: AccountArgument
-  @Argument(help: "Its server: a host, or the address of an index or a registry.")
+  @Argument(help: "Its server: a host, or the URL of an index or a registry.")
   var server: String?
   @Option(name: .customLong("as"), help: ArgumentHelp("The user at the server.", valueName: "user"))
   var user: String?
   @Option(help: ArgumentHelp("The role to assume, for aws.", valueName: "arn"))
   var role: String?
-  @Flag(help: "Write it to the program's files.")
+  @Flag(help: "Write it to the tool's files.")
   var write = false
-  @Flag(help: "Take it out of the program's files.")
+  @Flag(help: "Remove it from the tool's files.")
   var undo = false
   @OptionGroup var options: GlobalOptions
 

@@ -5,7 +5,7 @@ import CredentialHelpers
 
 struct HelperCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "helper", abstract: "Serve a credential helper's protocol; programs call it.",
+    commandName: "helper", abstract: "Serve as a credential helper.",
     usage: "grantctl helper <name> [--account <account>] [<argument> ...]",
     discussion: """
       Programs start this; docs/helpers.md and `grantctl configure` have their configuration. Which host is which \

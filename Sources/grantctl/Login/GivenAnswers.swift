@@ -14,10 +14,10 @@ struct GivenAnswers: ParsableArguments {
   var replaceSession: String?
   @Option(
     help: ArgumentHelp(
-      "An attribute that the provider asks for at the first sign-in. Repeatable.", valueName: "name=value"))
+      "An attribute that the provider asks for at the first sign-in. Can be repeated.", valueName: "name=value"))
   var attribute: [String] = []
   @Option(
-    help: ArgumentHelp("The same, with the value in JSON: true, 7, [\"a\"]; may be repeated.", valueName: "name=json"))
+    help: ArgumentHelp("The same, with the value in JSON: true, 7, [\"a\"]. Can be repeated.", valueName: "name=json"))
   var attributeJson: [String] = []
 
   func validate() throws {

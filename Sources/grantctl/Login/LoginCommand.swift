@@ -3,19 +3,19 @@ import BrokerAPI
 
 struct LoginCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "login", abstract: "Sign in at a provider in the browser, or on another device.",
-    usage: "grantctl login [<provider>] [<account>] [options]",
+    commandName: "login", abstract: "Sign in and create an account.",
+    usage: "grantctl login <provider> [<account>] [options]",
     discussion: """
-      Opens the browser where there is one, else prints the address to open, and waits until you have signed in. \
-      On a machine without a browser, use --device: open a short address on your telephone and enter the code that \
-      is shown here (RFC 8628). Where the provider has no such thing, use --manual: open the address anywhere, and \
-      paste the address that the browser ends at.
+      Opens the browser, or prints the URL to open if there is none, and waits until you have signed in. On a machine \
+      without a browser use --device: open a short URL on your phone and enter the code (RFC 8628). If the provider does \
+      not support it, use --manual: open the URL anywhere, and paste the final URL of the browser.
 
-      Apps of the provider's come first where they are installed and configured. What cannot be opened is passed over.
+      Configured apps of the provider are tried first, if they are installed.
 
-      A provider may want more than a sign-in: to replace a session where too many are open, or to know more of you. \
-      You are asked; --replace-session and --attribute answer ahead. Where nobody can be asked the login waits on, and \
-      --continue picks it up, also after a restart of the daemon.
+      A provider may require more than a sign-in, such as a session to replace or further attributes. \
+      You are asked; --replace-session and --attribute answer ahead. Without a terminal the login stays pending: \
+      “grantctl login continue ID” continues it, even after a restart of grantd. “grantctl login list” lists pending \
+      logins, “grantctl login cancel ID” ends one.
 
       The URL of an MCP server, or of another resource that publishes its authorization server (RFC 9728), is enough: \
       its provider is stored with a client of a provider at that issuer, of the configured client metadata, or of a \
@@ -30,14 +30,13 @@ struct LoginCommand: BrokerCommand {
         grantctl login uber --app rides --app eats --prefill email=ada@example.com
         code=$(grantctl login uber --code-only)
         grantctl login cameras --replace-session oldest
-        grantctl login --list
       """)
 
   @Argument(help: "The provider's name, or the URL of a protected resource.")
-  var provider: String?
+  var provider: String
   @Argument(help: "The name that the account will have. Default: the provider's name.")
   var account: String?
-  @Option(help: "A scope to ask for, instead of the configured ones; may be repeated.")
+  @Option(help: "Scope to request, instead of the configured ones. Can be repeated.")
   var scope: [String] = []
   @Option(help: "The resource that the tokens are for (RFC 8707).")
   var resource: String?
@@ -47,7 +46,7 @@ struct LoginCommand: BrokerCommand {
   @Option(help: ArgumentHelp("Who is going to sign in, such as an e-mail address.", valueName: "who"))
   var loginHint: String?
   @Option(
-    help: ArgumentHelp("A further parameter of the authorization request; may be repeated.", valueName: "name=value"))
+    help: ArgumentHelp("Parameter of the authorization request. Can be repeated.", valueName: "name=value"))
   var param: [String] = []
   @Option(
     help: ArgumentHelp(
@@ -67,8 +66,8 @@ struct LoginCommand: BrokerCommand {
   var noBrowser = false
   @Option(
     help: ArgumentHelp(
-      "User id whose browser may sign in. Default: you, also through sudo or pkexec.",
-      valueName: "uid"))
+      "The user whose browser may sign in. Default: you, also through sudo or pkexec.",
+      valueName: "user"), transform: RunningAs.uid(named:))
   var browserUid: UInt32?
   @Flag(help: "Read the URL at which the browser ended from standard input.")
   var manual = false
@@ -78,43 +77,27 @@ struct LoginCommand: BrokerCommand {
   var qr: QRWish?
   @Option(
     help: ArgumentHelp(
-      "Sign in with this name, and a password from standard input (RFC 6749 §4.3).", valueName: "username"))
-  var password: String?
-  @Flag(help: "List the logins that wait for a person.")
-  var list = false
-  @Option(help: ArgumentHelp("End a login that waits.", valueName: "id"))
-  var cancel: String?
-  @Option(name: .customLong("continue"), help: ArgumentHelp("Go on with a login that waits.", valueName: "id"))
-  var continued: String?
+      "Sign in with this name, and a password from standard input (RFC 6749 §4.3).", valueName: "name"))
+  var username: String?
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
-    let others = [list, cancel != nil, continued != nil].filter { $0 }.count
-    guard others + (provider == nil ? 0 : 1) == 1 else {
-      throw ValidationError(
-        others == 0
-          ? "Missing expected argument '<provider>'. “grantctl providers” lists the configured ones."
-          : "Only one of a provider, --list, --cancel and --continue can be given.")
-    }
     guard !(device && manual) else { throw ValidationError("Only one of --device and --manual can be given.") }
-    guard password == nil || !hasBrowserWishes else {
-      throw ValidationError("--password can only be combined with --scope.")
-    }
-    guard provider != nil || !hasBrowserWishes && scope.isEmpty && password == nil else {
-      throw ValidationError("--device, --manual, --app and similar options apply only to a new login.")
+    guard username == nil || !hasBrowserWishes else {
+      throw ValidationError("--username can only be combined with --scope.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
-    guard resourceChoice.isEmpty || provider.map(ResourceLogin.isURL) == true else {
+    guard resourceChoice.isEmpty || ResourceLogin.isURL(provider) else {
       throw ValidationError("--issuer, --client-id and --name go with the URL of a resource.")
     }
     _ = try NameValue.parse(param, option: "--param")
     try checkPrefill()
   }
 
-  /// What is for a browser or an app alone.
+  /// Options that only a login by browser or app has.
   private var hasBrowserWishes: Bool {
     device || manual || resource != nil || !param.isEmpty || !app.isEmpty || idp != nil || !prefill.isEmpty
-      || browserUid != nil || codeOnly && continued == nil
+      || browserUid != nil || codeOnly
   }
 
   private static let prefillNames = ["email", "phone", "first_name", "last_name"]
@@ -128,22 +111,15 @@ struct LoginCommand: BrokerCommand {
   }
 
   func run(in shell: Shell) async throws(Failure) {
-    if list { return try await sayLogins(shell) }
-    if let cancel { return try await end(cancel, shell) }
     var shell = shell
     shell.settings.keepsOutput = codeOnly
-    if let provider, let password { return try await signIn(password, at: provider, Self.words(scope), shell) }
+    if let username { return try await signIn(username, at: provider, Self.words(scope), shell) }
     let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
     var places = SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
     places.otherUser = browser == shell.terminal.uid ? nil : browser
-    var flow = LoginFlow(
+    let flow = LoginFlow(
       shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
-    if let continued {
-      flow.given.triesAgain = !shell.terminal.canAsk
-      return try await flow.resume(continued)
-    }
-    guard let provider else { return }
     do throws(Failure) {
       guard ResourceLogin.isURL(provider), !codeOnly else {
         return try await flow.run(params(provider, browser: browser))
@@ -219,31 +195,6 @@ struct LoginCommand: BrokerCommand {
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).
   static func words(_ arguments: [String]) -> [String] {
     arguments.flatMap { $0.split(separator: " ").map(String.init) }
-  }
-
-  private func sayLogins(_ shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(LoginList.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
-    let logins = try answer.value().logins
-    if logins.isEmpty { return shell.terminal.say("No logins wait.") }
-    let rows = logins.map { login in
-      Table.Row(
-        cells: [
-          Cell(login.login_id), Cell(login.account), Cell(login.provider),
-          Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
-        ], notes: login.state == .actionRequired ? [Self.more(login.login_id, shell)] : [])
-    }
-    shell.say(Table(titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows))
-  }
-
-  private static func more(_ id: String, _ shell: Shell) -> String {
-    "It wants more of you: \(shell.command("login --continue \(ShellWord.quoted(id))"))"
-  }
-
-  private func end(_ id: String, _ shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(LoginCancel.self, .init(login_id: id))
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.terminal.say(try answer.value().cancelled ? "Cancelled." : "It had ended already.")
   }
 }
 

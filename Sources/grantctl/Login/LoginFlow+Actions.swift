@@ -202,7 +202,7 @@ extension LoginFlow {
     case .notRunning, .permissionDenied, .foreignServer, .malformed: return failure
     }
     var failure = failure
-    failure.hints.append("The login waits on: `grantctl login --continue \(ShellWord.quoted(id))`")
+    failure.hints.append("The login waits on: `grantctl login continue \(ShellWord.quoted(id))`")
     return failure
   }
 
@@ -219,14 +219,14 @@ extension LoginFlow {
       .failure, message ?? "the provider asks for something more, which grantctl cannot answer",
       hints: [
         "grantctl and grantd may be of different versions: `grantctl version`.",
-        "The login waits on: `grantctl login --continue \(ShellWord.quoted(id))`",
+        "The login waits on: `grantctl login continue \(ShellWord.quoted(id))`",
       ])
   }
 
   /// The exact command.
   private func continuation(login: JSON) -> String {
     let id = ShellWord.quoted(login["login_id"]?.string ?? "LOGIN")
-    let command = "grantctl login --continue \(id)"
+    let command = "grantctl login continue \(id)"
     switch login["action"]?["kind"]?.string.flatMap(LoginActionView.Kind.init(rawValue:)) {
     case .sessionLimit:
       if login["action"]?["sessions"]?.array?.isEmpty != false { return "Then go on with: `\(command)`" }

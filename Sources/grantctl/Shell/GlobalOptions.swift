@@ -14,7 +14,9 @@ struct GlobalOptions: ParsableArguments {
   var user = false
   @Flag(help: "Print the broker's answer as JSON; errors as JSON on standard error.")
   var json = false
-  @Option(help: ArgumentHelp("How long to wait for an answer.", valueName: "seconds"))
+  @Option(
+    help: ArgumentHelp("Maximum wait: 45 (seconds), 30s, 10m, 2h, at most 1d.", valueName: "time"),
+    transform: TimeSpan.seconds)
   var timeout: Double?
 
   func validate() throws {
@@ -23,7 +25,7 @@ struct GlobalOptions: ParsableArguments {
     }
     guard socket != "" else { throw ValidationError("--socket is empty.") }
     if let timeout, !(timeout > 0 && timeout <= 86400) {
-      throw ValidationError("--timeout is more than 0 and at most 86400 seconds.")
+      throw ValidationError("--timeout is more than 0 and at most 1d.")
     }
   }
 
@@ -49,7 +51,18 @@ struct GlobalOptions: ParsableArguments {
   }
 
   /// Options of each command that were given before its name, moved behind it: `grantctl --json list`.
-  static func moved(_ arguments: [String]) -> [String] {
+  static func moved(_ arguments: [String]) -> [String] { joined(movedOptions(arguments)) }
+
+  /// `login list` and the other commands of pending logins as one argument, which is their declared name.
+  private static func joined(_ arguments: [String]) -> [String] {
+    let names = [LoginListCommand.configuration, LoginContinueCommand.configuration, LoginCancelCommand.configuration]
+      .compactMap(\.commandName)
+    guard let name = names.first(where: { $0.split(separator: " ").elementsEqual(arguments.prefix(2).map { $0[...] }) })
+    else { return arguments }
+    return [name] + arguments.dropFirst(2)
+  }
+
+  private static func movedOptions(_ arguments: [String]) -> [String] {
     var index = 0
     while index < arguments.count, arguments[index].hasPrefix("--") {
       let argument = arguments[index]
@@ -66,7 +79,9 @@ struct GlobalOptions: ParsableArguments {
     guard index > 0, index < arguments.count, !arguments[index].hasPrefix("-") else { return arguments }
     // The commands that have commands.
     let nested = [ProviderCommand.configuration, KeyCommand.configuration].compactMap(\.commandName)
-    let isNested = nested.contains(arguments[index])
+    let isNested =
+      nested.contains(arguments[index])
+      || joined(Array(arguments[index...])).count < arguments.count - index
     let end = isNested && index + 1 < arguments.count && !arguments[index + 1].hasPrefix("-") ? index + 2 : index + 1
     return Array(arguments[index..<end] + arguments[..<index] + arguments[end...])
   }

@@ -144,8 +144,10 @@ extension Shell {
       terminal.note(SafeText.json(terminal.isErrTTY ? failure.json.pretty() : Self.line(failure.json)))
       return
     }
-    terminal.note(broken(SafeText.lines("grantctl: " + terminal.users.named(failure.message))).joined(separator: "\n  "))
-    for line in broken(failure.hints.flatMap(SafeText.lines).map { adapted(terminal.users.named($0)) }) { terminal.note("  " + line) }
+    terminal.note(
+      broken(SafeText.lines("grantctl: " + terminal.users.named(failure.message))).joined(separator: "\n  "))
+    let hints = failure.hints.flatMap(SafeText.lines).map { adapted(terminal.users.named($0)) }
+    for line in broken(hints) { terminal.note("  " + line) }
   }
 
   /// Lines that fit a terminal with two columns before them; whole where nobody looks, for logs and programs.
@@ -164,8 +166,8 @@ extension Shell {
     if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
     for command in commands {
       guard await terminal.programs.launch(command) else {
-        terminal.note(
-          SafeText.line("\(user == nil ? command[0] : "the session of \(terminal.users(user ?? 0))") did not open the browser."))
+        let opener = user.map { "the session of \(terminal.users($0))" } ?? command[0]
+        terminal.note(SafeText.line("\(opener) did not open the browser."))
         continue
       }
       terminal.note(

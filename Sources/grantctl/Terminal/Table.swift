@@ -46,13 +46,25 @@ struct Table {
   private static let noteIndent = "    "
 
   var titles: [String]
-  /// Which columns give way where the terminal is too narrow, first the first.
+  /// The columns that shrink if the terminal is too narrow, in this order.
   var shrinkable: [Int]
   var rows: [Row]
+  /// Columns at the right that are left out if the terminal is too narrow in any case.
+  var droppable = 0
 
   /// `width`: the terminal's columns; nil: as wide as it takes, with notes of 80 columns.
   func lines(width: Int?, colour: Bool) -> [String] {
     let widths = self.widths(within: width)
+    if let width, droppable > 0, titles.count > 1,
+      widths.reduce(0, +) + Self.gap * (widths.count - 1) > width
+    {
+      var narrower = self
+      narrower.droppable -= 1
+      narrower.titles.removeLast()
+      for index in rows.indices { narrower.rows[index].cells.removeLast() }
+      narrower.shrinkable.removeAll { $0 >= narrower.titles.count }
+      return narrower.lines(width: width, colour: colour)
+    }
     var lines = [line(titles.map { Cell($0) }, widths, colour: false)]
     for row in rows {
       lines.append(line(row.cells, widths, colour: colour))
@@ -101,7 +113,7 @@ struct Fields {
     pairs.append((name, Cell(value, tone)))
   }
 
-  /// Within the columns of a terminal: values are wrapped, and a word that is longer than a line is cut in the middle.
+  /// Within the columns of a terminal: values are wrapped, and a path that is longer than a line is cut in the middle.
   func lines(within columns: Int?, colour: Bool) -> [String] {
     let width = (pairs.map { SafeText.width($0.name) }.max() ?? 0) + 2
     guard let columns, columns > width + 16 else { return lines(colour: colour) }

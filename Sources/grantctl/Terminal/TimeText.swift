@@ -43,14 +43,14 @@ enum TimeText {
     return String(moment.prefix(4) == today.prefix(4) ? moment.dropFirst(5) : moment.prefix(10))
   }
 
-  /// What a person means: `90s`, `30m`, `2h`, `7d` ago; `2026-01-31`, with ` 13:45` or ` 13:45:10`, at that place. Nil: it
+  /// A time as the user types it: `90s`, `30m`, `2h`, `7d` ago; `2026-01-31`, with ` 13:45` or ` 13:45:10`, at that place. Nil: it
   /// is none of these.
   static func moment(_ text: String, now: Int64, in zone: LocalTime) -> Int64? {
-    let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
-    if let unit = text.last.flatMap({ units[$0] }) {
-      guard let count = Int64(text.dropLast()), (0...1_000_000_000).contains(count) else { return nil }
-      let (seconds, isTooMuch) = count.multipliedReportingOverflow(by: unit)
-      return isTooMuch ? nil : max(0, now - seconds)
+    if text.last?.isLetter == true {
+      guard let span = TimeSpan(argument: text), let seconds = Int64(exactly: span.seconds.rounded()) else {
+        return nil
+      }
+      return max(0, now - seconds)
     }
     let halves = text.split(whereSeparator: { $0 == " " || $0 == "T" })
     guard let first = halves.first, halves.count <= 2, let day = numbers(first, "-", [1970...9999, 1...12, 1...31]),

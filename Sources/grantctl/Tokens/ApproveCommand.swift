@@ -7,13 +7,13 @@ struct ApproveCommand: BrokerCommand {
     commandName: "approve", abstract: "Approve or deny pending token requests.",
     usage: "grantctl approve [<id>] [options]",
     discussion: """
-      A [[rule]] with confirm = true has a program wait for a token until you allow it. Without an ID this lists what \
-      waits, and asks you about each where it can. With --wait it stays and asks as requests come; with --json each is \
-      printed on a line of its own instead, for a program that asks you in its own way.
+      With confirm = true in a [[rule]], a program waits for its token until you approve it. Without an ID, lists the \
+      pending requests and asks about each. With --wait it keeps running and asks as requests arrive; with --json it \
+      prints one line for each instead.
 
-      --for allows the same program (user, unit, executable) the same again for some time, an hour at most, until the \
-      next reload or restart; --calls for a number of times. Where a request is to be sent for the program, a word is for \
-      this one alone: its method, address and body. Ends with 7 where nothing waits under that ID.
+      --for also approves identical requests of the same program (user, unit, executable) for some time, at most an hour, \
+      until the next reload or restart; --calls for a number of times. An approval of an HTTP request covers only that \
+      method, URL and body. Exits with 7 if no request has that ID.
 
       Examples:
         grantctl approve
@@ -24,17 +24,18 @@ struct ApproveCommand: BrokerCommand {
         grantctl approve --wait
       """)
 
-  @Argument(help: "What waits, as the list names it.")
+  @Argument(help: "The ID of a pending request.")
   var id: String?
-  @Flag(help: "Refuse it.")
+  @Flag(help: "Deny it.")
   var deny = false
   @Option(
     name: .customLong("for"),
     help: ArgumentHelp("Also approve identical requests for this long: 30s, 10m, 1h.", valueName: "time"))
   var span: TimeSpan?
-  @Option(help: ArgumentHelp("The same again for so many times, within --for or an hour.", valueName: "number"))
+  @Option(
+    help: ArgumentHelp("Also approve this number of identical requests, within --for or 1h.", valueName: "number"))
   var calls: Int64?
-  @Flag(help: "Stay, and ask as requests come.")
+  @Flag(help: "Keep running, and ask as requests arrive.")
   var wait = false
   @OptionGroup var options: GlobalOptions
 
@@ -154,26 +155,6 @@ struct ApproveCommand: BrokerCommand {
   private static let shells: Set<String> = ["sh", "bash", "dash", "zsh", "env"]
 }
 
-/// A span of time as people write it: `45`, `30s`, `10m`, `1h`.
-struct TimeSpan: ExpressibleByArgument, Sendable, Equatable {
-  /// Seconds for which a word may hold, as the broker limits it.
-  private static let longest: Int64 = 3600
-
-  let seconds: Int64
-
-  var isTaken: Bool { seconds <= Self.longest }
-
-  init?(argument: String) {
-    let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600]
-    guard let last = argument.last else { return nil }
-    let digits = units[last] == nil ? argument[...] : argument.dropLast()
-    guard !digits.isEmpty, digits.utf8.count <= 6, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
-      let count = Int64(digits), count > 0
-    else { return nil }
-    seconds = count * (units[last] ?? 1)
-  }
-}
-
 /// A person's word.
 enum Approval: Sendable, Equatable {
   case yes(TimeSpan?)
@@ -200,12 +181,12 @@ enum Approval: Sendable, Equatable {
     switch self {
     case .yes(let span):
       let answer = try await shell.ask(
-        ReleaseApprove.self, .init(id: id, for: span.map { Double($0.seconds) }, calls: calls), on: client)
+        ReleaseApprove.self, .init(id: id, for: span?.seconds, calls: calls), on: client)
       guard try answer.value().approved else { return false }
       if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Allowed: \(SafeText.line(id))") }
     case .no(let span):
       let answer = try await shell.ask(
-        ReleaseDeny.self, .init(id: id, for: span.map { Double($0.seconds) }, calls: calls), on: client)
+        ReleaseDeny.self, .init(id: id, for: span?.seconds, calls: calls), on: client)
       guard try answer.value().denied else { return false }
       if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Refused: \(SafeText.line(id))") }
     }

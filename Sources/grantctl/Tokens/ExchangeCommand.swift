@@ -6,23 +6,24 @@ struct ExchangeCommand: BrokerCommand {
     commandName: "exchange", abstract: "Exchange the token for another one (RFC 8693).",
     usage: "grantctl exchange <account> [options]",
     discussion: """
-      Token exchange (RFC 8693). The bare token is all that goes to standard output.
+      Prints only the new token.
 
       Examples:
         grantctl exchange work --audience reports
         grantctl exchange work --resource https://api.example.com --scope read
         grantctl exchange work --audience reports --actor robot
+        grantctl exchange work --audience reports --requested-token-type jwt
       """)
 
   /// RFC 8693 §3.
   private static let typePrefix = "urn:ietf:params:oauth:token-type:"
 
   @OptionGroup var named: AccountArgument
-  @Option(help: "The provider's name for a service that the token is for; may be repeated.")
+  @Option(help: "The provider's name for the target service. Can be repeated.")
   var audience: [String] = []
-  @Option(help: "The address of a service that the token is for (RFC 8707); may be repeated.")
+  @Option(help: "URL of the target service (RFC 8707). Can be repeated.")
   var resource: [String] = []
-  @Option(help: "A scope that the token is to have; may be repeated.")
+  @Option(help: "Scope to request. Can be repeated.")
   var scope: [String] = []
   @Option(
     help: ArgumentHelp("The type of token: access_token, jwt, saml2, … or a whole URI.", valueName: "type"))
@@ -32,7 +33,7 @@ struct ExchangeCommand: BrokerCommand {
   @OptionGroup var form: HeaderOption
   @OptionGroup var options: GlobalOptions
 
-  func validate() throws { try checkForms(("--header", form.header)) }
+  func validate() throws { try checkForms(("--as-header", form.asHeader)) }
 
   func run(in shell: Shell) async throws(Failure) {
     let scopes = LoginCommand.words(scope)
@@ -47,25 +48,26 @@ struct ExchangeCommand: BrokerCommand {
     let result = try answer.value()
     let token = try TokenCommand.printable(result.access_token)
     // RFC 8693 §2.2.1: no access token, so there is no way to present it.
-    if form.header, result.token_type == "N_A" {
-      throw Failure(.failure, "what was issued is no access token: \(result.issued_token_type)")
+    if form.asHeader, result.token_type == "N_A" {
+      throw Failure(.failure, "the issued token is not an access token: \(result.issued_token_type)")
     }
-    shell.terminal.say(form.header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+    shell.terminal.say(form.asHeader ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
   }
 }
 
 struct ProofCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "proof", abstract: "Print the proof that a request with a DPoP token needs.",
+    commandName: "proof", abstract: "Create a DPoP proof (RFC 9449).",
     usage: "grantctl proof <account> <method> <url> [options]",
     discussion: """
       For an account whose tokens are bound to a key (RFC 9449). A proof is good for one request, at once. Where the \
       server answers 401 with a DPoP-Nonce header field, ask again with --nonce.
 
-      Example:
+      Examples:
         url=https://api.example.com/me
-        curl -H "$(grantctl token work --header)" \\
-             -H "$(grantctl proof work GET $url --header)" $url
+        grantctl proof work GET $url --nonce eyJ7S_zG
+        curl -H "$(grantctl token work --as-header)" \\
+             -H "$(grantctl proof work GET $url --as-header)" $url
       """)
 
   @OptionGroup var named: AccountArgument
@@ -83,7 +85,7 @@ struct ProofCommand: BrokerCommand {
   @OptionGroup var form: HeaderOption
   @OptionGroup var options: GlobalOptions
 
-  func validate() throws { try checkForms(("--header", form.header)) }
+  func validate() throws { try checkForms(("--as-header", form.asHeader)) }
 
   func run(in shell: Shell) async throws(Failure) {
     var token: SecretText?
@@ -94,6 +96,6 @@ struct ProofCommand: BrokerCommand {
       DPoPProof.self, .init(account: named.account, method: method, url: url, nonce: nonce, access_token: token))
     if shell.isJSON { return shell.say(answer.json) }
     let proof = try TokenCommand.printable(try answer.value().proof)
-    shell.terminal.say(form.header ? "DPoP: \(proof)" : proof)
+    shell.terminal.say(form.asHeader ? "DPoP: \(proof)" : proof)
   }
 }

@@ -3,32 +3,31 @@ import BrokerAPI
 
 struct ExecCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "exec", abstract: "Run one program with an access token.",
+    commandName: "exec", abstract: "Run a program with a token.",
     usage: "grantctl exec <account> [options] -- <program> [<argument> ...]",
     discussion: """
-      The program takes the place of grantctl: it gets the signals, and its exit status is the status. The token is in \
-      an environment variable, ACCESS_TOKEN unless --env names another; other programs of the same user can read it \
-      there.
+      The program replaces grantctl: it receives the signals, and its exit status is the status. The token is in the \
+      environment variable ACCESS_TOKEN, or the one of --env; other programs of the same user can read it there.
 
-      With --fd the token is what the program reads from that descriptor. With --file the variable names a file that \
-      only the user can read; it always has a valid token, and is removed when the program ends.
+      With --fd the program reads the token from that descriptor. With --file-env the variable contains the path of a \
+      file that only the user can read; grantctl keeps a valid token in it, and removes it when the program ends.
 
-      Ends with 127 where there is no such program, and with 126 where it cannot be started.
+      Exits with 127 if the program does not exist, and with 126 if it cannot be started.
 
       Examples:
         grantctl exec work --env GH_TOKEN -- gh repo list
         grantctl exec work --fd 3 -- sh -c 'read -r token <&3; …'
-        grantctl exec work --file TOKEN_FILE -- sync-forever
+        grantctl exec work --file-env TOKEN_FILE -- sync-forever
       """)
 
   @OptionGroup var named: AccountArgument
-  @Option(help: ArgumentHelp("The environment variable for the token.", valueName: "name"))
+  @Option(help: ArgumentHelp("Environment variable for the token. Default: ACCESS_TOKEN.", valueName: "name"))
   var env: String?
   @Option(help: ArgumentHelp("The descriptor to read the token from, 3 or more.", valueName: "number"))
   var fd: Int32?
   @Option(help: ArgumentHelp("The environment variable for the path of a file that is kept fresh.", valueName: "name"))
-  var file: String?
-  @Option(help: "The token must have this scope; may be repeated.")
+  var fileEnv: String?
+  @Option(help: "Required scope. Can be repeated.")
   var scope: [String] = []
   @Argument(parsing: .postTerminator, help: "The program and its arguments.")
   var program: [String] = []
@@ -36,16 +35,16 @@ struct ExecCommand: BrokerCommand {
 
   func validate() throws {
     guard !program.isEmpty else { throw ValidationError("The program comes behind “--”: grantctl exec work -- env") }
-    guard [env != nil, fd != nil, file != nil].filter({ $0 }).count <= 1 else {
-      throw ValidationError("Only one of --env, --fd and --file can be given.")
+    guard [env != nil, fd != nil, fileEnv != nil].filter({ $0 }).count <= 1 else {
+      throw ValidationError("Only one of --env, --fd and --file-env can be given.")
     }
     if let fd, !(3...1023).contains(fd) { throw ValidationError("--fd is 3 to 1023.") }
-    for name in [env, file].compactMap({ $0 }) {
+    for name in [env, fileEnv].compactMap({ $0 }) {
       let isName = name.utf8.allSatisfy {
         $0 == 0x5F || (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
       }
       guard isName, !name.isEmpty, !(0x30...0x39).contains(name.utf8[name.startIndex]) else {
-        throw ValidationError("\(name) is no name of a variable.")
+        throw ValidationError("\(name) is not the name of a variable.")
       }
     }
   }
@@ -56,7 +55,7 @@ struct ExecCommand: BrokerCommand {
       throw .reported(.noProgram)
     }
     var start = ProgramStart(path: path, arguments: program)
-    if let file {
+    if let file = fileEnv {
       let kept = try await TokenFile.make(of: named.account, scopes: scope, in: shell)
       start.variables[file] = kept
     } else {

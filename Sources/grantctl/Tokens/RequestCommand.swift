@@ -28,7 +28,7 @@ struct RequestCommand: BrokerCommand {
   var url: String
   @Option(
     name: [.customShort("H"), .long],
-    help: ArgumentHelp("A header field to send; may be repeated.", valueName: "name: value"))
+    help: ArgumentHelp("Header field to send. Can be repeated.", valueName: "name: value"))
   var header: [String] = []
   @Option(
     name: .shortAndLong,

@@ -4,16 +4,16 @@ import CredentialHelpers
 
 struct SASLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "sasl", abstract: "Print the SASL response for a mail server.",
-    usage: "grantctl sasl <mechanism> <account> [options]",
+    commandName: "sasl", abstract: "Print a SASL response for a mail server.",
+    usage: "grantctl sasl <account> <mechanism> [options]",
     discussion: """
-      The initial client response of XOAUTH2 or OAUTHBEARER (RFC 7628), in Base64, with a token that is valid now. The \
-      user is the e-mail address that the provider has for the account, unless --as names another.
+      Prints the initial client response of XOAUTH2 or OAUTHBEARER (RFC 7628) in Base64, with a valid token. The user is \
+      the account's e-mail address at the provider, or that of --as.
 
       Examples:
-        grantctl sasl xoauth2 work
-        grantctl sasl oauthbearer work --host imap.example.com --port 993
-        grantctl sasl xoauth2 work --as shared@example.com
+        grantctl sasl work xoauth2
+        grantctl sasl work oauthbearer --host imap.example.com --port 993
+        grantctl sasl work xoauth2 --as shared@example.com
       """)
 
   enum Mechanism: String, CaseIterable, ExpressibleByArgument {
@@ -28,9 +28,9 @@ struct SASLCommand: BrokerCommand {
     }
   }
 
+  @OptionGroup var named: AccountArgument
   @Argument(help: "xoauth2 or oauthbearer.")
   var mechanism: Mechanism
-  @OptionGroup var named: AccountArgument
   @Option(name: .customLong("as"), help: ArgumentHelp("The user at the server.", valueName: "user"))
   var user: String?
   @Option(help: "The server, which OAUTHBEARER names.")
@@ -74,7 +74,7 @@ struct SASLCommand: BrokerCommand {
     guard let user = identity?.email ?? identity?.username else {
       throw Failure(
         .failure, "the provider did not say who account \(named.account) is",
-        hints: ["Name the user: `grantctl sasl \(mechanism.rawValue) \(ShellWord.quoted(named.account)) --as USER`"])
+        hints: ["Name the user: `grantctl sasl \(ShellWord.quoted(named.account)) \(mechanism.rawValue) --as USER`"])
     }
     return user
   }

@@ -4,23 +4,26 @@ import BrokerAPI
 
 struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "token", abstract: "Print an access token that is valid now.",
+    commandName: "token", abstract: "Print a valid access token.",
     usage: "grantctl token <account> [options]",
     discussion: """
-      The bare token is all that goes to standard output. It is refreshed first where it has to be. Of a provider \
-      that gives a session in place of a token, it is the session's ID.
+      Prints only the token, refreshed first if necessary. For providers that use sessions, prints the session ID.
 
       Examples:
+        $ grantctl token work
+        ya29.a0AfH6SMBx8
         curl -H "Authorization: Bearer $(grantctl token work)" \\
           https://api.example.com/me
-        grantctl token work --header | curl -H @- https://api.example.com/me
+        grantctl token work --as-header | curl -H @- https://api.example.com/me
         curl --cookie "$(grantctl token paper --cookie)" https://news.example.com/
       """)
 
   @OptionGroup var named: AccountArgument
-  @Option(help: ArgumentHelp("The token must be valid for so long; default 30.", valueName: "seconds"))
+  @Option(
+    help: ArgumentHelp("Minimum remaining lifetime: 60, 10m. Default: 30.", valueName: "time"),
+    transform: TimeSpan.seconds)
   var minTtl: Double?
-  @Option(help: "The token must have this scope; may be repeated.")
+  @Option(help: "Required scope. Can be repeated.")
   var scope: [String] = []
   @Option(help: "The resource that the token is for (RFC 8707).")
   var resource: String?
@@ -30,8 +33,8 @@ struct TokenCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
-    if let minTtl, !(minTtl >= 0) { throw ValidationError("--min-ttl is 0 or more seconds.") }
-    try checkForms(("--header", form.header), ("--cookie", cookie))
+    if let minTtl, !(minTtl >= 0) { throw ValidationError("--min-ttl is 0 or more.") }
+    try checkForms(("--as-header", form.asHeader), ("--cookie", cookie))
   }
 
   var params: TokenGet.Params {
@@ -49,11 +52,11 @@ struct TokenCommand: BrokerCommand {
 
   func text(_ result: TokenGet.Result) throws(Failure) -> String {
     if let session = result.session_id {
-      guard form.header || cookie else { return try Self.printable(session) }
+      guard form.asHeader || cookie else { return try Self.printable(session) }
       guard let pair = result.cookie else {
-        throw Failure(.failure, "the session has no cookie", hints: ["With --json all that is known of it is shown."])
+        throw Failure(.failure, "the session has no cookie", hints: ["--json prints the whole session."])
       }
-      return (form.header ? "Cookie: " : "") + (try Self.printable(pair))
+      return (form.asHeader ? "Cookie: " : "") + (try Self.printable(pair))
     }
     guard !cookie else {
       throw Failure(
@@ -61,7 +64,7 @@ struct TokenCommand: BrokerCommand {
         hints: ["Leave out --cookie: `grantctl token \(ShellWord.quoted(named.account))`"])
     }
     let token = try Self.printable(result.access_token ?? "")
-    return form.header ? "Authorization: \(SafeText.line(result.token_type ?? "Bearer")) \(token)" : token
+    return form.asHeader ? "Authorization: \(SafeText.line(result.token_type ?? "Bearer")) \(token)" : token
   }
 
   /// RFC 6749 appendix A.12: 1*VSCHAR. Anything else could end a header or a line early.
@@ -75,15 +78,15 @@ struct TokenCommand: BrokerCommand {
 
 struct RefreshCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "refresh", abstract: "Get a new token from the provider now.",
+    commandName: "refresh", abstract: "Refresh an account's token now.",
     usage: "grantctl refresh <account> [options]",
     discussion: """
-      For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise. The old \
-      one is handed out until the new one is there. Who may manage the account gets it tried at once; others wait as \
-      long as the last failure, or the provider, asked for, and have a budget.
+      Use it if a server refuses a token that should be valid; otherwise the broker refreshes by itself. Callers get the \
+      old token until the refresh succeeds. With `manage` access the refresh starts at once; otherwise after the retry \
+      delay, and it is rate limited.
 
-      Where the answer to an earlier request is late, it is awaited for five minutes if the provider takes each refresh \
-      token once: it may hold the only one. --now asks at once. The provider may take that for a second use, and end the \
+      If a refresh response is overdue and the provider rotates refresh tokens, grantd waits five minutes for it: it may \
+      contain the only valid one. --now sends a new request; the provider may treat it as token reuse and revoke the \
       grant.
 
       Example:

@@ -34,7 +34,7 @@ enum TokenFile {
 /// The process that keeps a token's file fresh, until the program ends whose pidfd it inherits.
 struct KeepTokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "keep-token", abstract: "Refresh the file of `grantctl exec --file`.",
+    commandName: "keep-token", abstract: "Refresh the file of `grantctl exec --file-env`.",
     usage: "grantctl keep-token <account> <path> [options]", shouldDisplay: false)
 
   /// Seconds between two looks. The broker refreshes ahead of the end, so that a token of it has more to live.
@@ -50,7 +50,7 @@ struct KeepTokenCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     guard shell.terminal.programs.isKeeper() else {
-      throw Failure(.usage, "`grantctl exec --file` starts this, and nobody else")
+      throw Failure(.usage, "only `grantctl exec --file-env` runs this")
     }
     var written: String?
     var wait = Self.shortest

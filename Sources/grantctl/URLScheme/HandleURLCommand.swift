@@ -4,7 +4,7 @@ import BrokerAPI
 
 struct HandleURLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "handle-url", abstract: "Handle the URL at which a sign-in ended (for the desktop).",
+    commandName: "handle-url", abstract: "Handle a callback URL.",
     usage: "grantctl handle-url [<url>] [options]",
     discussion: """
       Where a provider sends the browser to an address of an application's own scheme, such as \
@@ -98,7 +98,7 @@ struct HandleURLCommand: BrokerCommand {
     guard last == nil else {
       throw Failure(
         .unknownName, "that address belongs to no login here",
-        hints: ["Start again with `grantctl login`; `grantctl login --list` shows the logins that wait."])
+        hints: ["Start again with `grantctl login`; `grantctl login list` shows the logins that wait."])
     }
     throw unanswered ?? shell.choice.notRunning(shell.terminal.services)
   }
@@ -123,7 +123,7 @@ struct HandleURLCommand: BrokerCommand {
     case .actionRequired:
       let what = login.action?.message ?? "the provider wants more"
       await notice.say(
-        "Not done yet", "\(what). Go on in the terminal where you signed in, or with grantctl login --list.")
+        "Not done yet", "\(what). Go on in the terminal where you signed in, or with grantctl login list.")
     case .pending: await notice.say("Signing in", "Go back to the program that asked for it.")
     }
   }

@@ -69,7 +69,7 @@ import Testing
       #expect(recorder.err.contains("  first_name: is too short\n") == isGiven)
       #expect(
         recorder.err.hasSuffix(
-          "  The login waits on: `grantctl login --continue L1 --attribute NAME=VALUE`, once for each attribute.\n"))
+          "  The login waits on: `grantctl login continue L1 --attribute NAME=VALUE`, once for each attribute.\n"))
       #expect(!broker.methods.contains("login.cancel"))
     }
   }

@@ -9,11 +9,11 @@ import Testing
 /// What the front makes of command lines and answers, beside the full program. Tests/front compares the programs.
 @Suite struct FrontTests {
   private static let words = [
-    "token", "token", "token", "token", "work", "work", "home", "help", "list", "-", "--", "--header", "--user",
+    "token", "token", "token", "token", "work", "work", "home", "help", "list", "-", "--", "--as-header", "--user",
     "--user",
     "--system", "--socket", "--socket", "/s", "--socket=/s", "--socket=", "--min-ttl", "--min-ttl=5", "60", "1.5", "-1",
     "--timeout", "--timeout=9", "86401", "--scope", "--scope=a b", "a  b", "--resource", "--resource=https://a/?b=c",
-    "--json", "--cookie", "--help", "-h", "", "ä", "--header=1", "--head", "a\"b",
+    "--json", "--cookie", "--help", "-h", "", "ä", "--as-header=1", "--as-head", "a\"b",
   ]
 
   @Test("what the front understands, the parser understands as the same request to the same broker")
@@ -49,7 +49,7 @@ import Testing
   func sameText(isHeader: Bool) throws {
     var random = Numbers(state: 11)
     let command = try #require(
-      try Grantctl.parseAsRoot(["token", "work"] + (isHeader ? ["--header"] : [])) as? TokenCommand)
+      try Grantctl.parseAsRoot(["token", "work"] + (isHeader ? ["--as-header"] : [])) as? TokenCommand)
     var (printed, left) = (0, 0)
     for _ in 0..<40_000 {
       let line = Self.changed(using: &random)

@@ -57,11 +57,10 @@ import Testing
   }
 
   @Test(
-    "What is no user id, and a login that has started, are refused",
+    "An unknown user is refused",
     arguments: [
-      ["login", "google", "--browser-uid", "ada"], ["login", "google", "--browser-uid", "-1"],
-      ["login", "--list", "--browser-uid", "1"], ["login", "--continue", "L1", "--browser-uid", "1"],
-      ["login", "google", "--password", "ada", "--browser-uid", "1"],
+      ["login", "google", "--browser-uid", "no such user"], ["login", "google", "--browser-uid", "-1"],
+      ["login", "google", "--username", "ada", "--browser-uid", "1"],
     ])
   func refused(arguments: [String]) {
     #expect(throws: (any Error).self) { try LoginCommand.parse(Array(arguments.dropFirst())) }

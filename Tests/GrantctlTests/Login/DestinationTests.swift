@@ -185,8 +185,7 @@ import Testing
     "wishes that cannot be are wrong arguments",
     arguments: [
       ["uber", "--prefill", "email"], ["uber", "--prefill", "age=7"],
-      ["uber", "--prefill", "email=a", "--prefill", "email=b"], ["uber", "--password", "ada", "--app", "rides"],
-      ["uber", "--continue", "L1"], ["--continue", "L1", "--device"], ["--continue", "L1", "--prefill", "email=a"],
+      ["uber", "--prefill", "email=a", "--prefill", "email=b"], ["uber", "--username", "ada", "--app", "rides"],
       ["uber", "--attribute", "=x"], ["uber", "--attribute-json", "a={"], ["uber", "--replace-session", ""],
       ["uber", "--attribute", "a=1", "--attribute-json", "a=1"],
     ])

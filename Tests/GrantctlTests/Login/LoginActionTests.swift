@@ -147,7 +147,7 @@ import UnixSocket
         plain.err.hasSuffix(
           """
           grantctl: as many sessions are open as the provider allows (2)
-            The login waits on: `grantctl login --continue L1 --replace-session ID\(socket)`, with one of the IDs, `oldest` or `offline`.
+            The login waits on: `grantctl login continue L1 --replace-session ID\(socket)`, with one of the IDs, `oldest` or `offline`.
 
           """))
       #expect(waiting.sent.isEmpty && !broker.methods.contains("login.cancel"))
@@ -187,8 +187,8 @@ import UnixSocket
     try await ScriptedBroker.with(unattended.replies) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["login", "vms", "work"], recorder) == .actionRequired)
-      #expect(recorder.err.contains("Then go on with: `grantctl login --continue L1") && unattended.sent.isEmpty)
-      #expect(try await broker.run(["login", "--continue", "L1"], Recorder()) == .success)
+      #expect(recorder.err.contains("Then go on with: `grantctl login continue L1") && unattended.sent.isEmpty)
+      #expect(try await broker.run(["login", "continue", "L1"], Recorder()) == .success)
     }
   }
 
@@ -220,7 +220,7 @@ import UnixSocket
     let waiting = Waiting([Self.two])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
       let recorder = Recorder()
-      #expect(try await broker.run(["login", "--continue", "L1", "--replace-session", "7"], recorder) == .success)
+      #expect(try await broker.run(["login", "continue", "L1", "--replace-session", "7"], recorder) == .success)
       #expect(broker.methods == ["login.list", "login.wait", "login.continue"])
       #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 60])
       #expect(recorder.out.hasPrefix("Signed in to work as ada@example.com at google\n"))
@@ -246,7 +246,7 @@ import UnixSocket
       },
     ]) { broker, _ async throws in
       let recorder = Recorder()
-      async let status = broker.run(["login", "--continue", "L1"], recorder) { $0.canAsk = true }
+      async let status = broker.run(["login", "continue", "L1"], recorder) { $0.canAsk = true }
       recorder.type(LoginTests.callback)
       #expect(try await status == .success)
       #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 60])
@@ -279,7 +279,7 @@ import UnixSocket
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["login", "vms", "--replace-session", "7"], recorder) == status)
-      #expect(recorder.err.contains("The login waits on: `grantctl login --continue L1`") == waits)
+      #expect(recorder.err.contains("The login waits on: `grantctl login continue L1`") == waits)
     }
   }
 
@@ -297,7 +297,7 @@ import UnixSocket
       #expect(await eventually { broker.methods.contains("login.wait") })
       await server.drain(deadline: .zero)
       #expect(try await status == .temporarilyUnavailable)
-      #expect(recorder.err.contains("The login waits on: `grantctl login --continue L1`"))
+      #expect(recorder.err.contains("The login waits on: `grantctl login continue L1`"))
       gate.open()
     }
   }

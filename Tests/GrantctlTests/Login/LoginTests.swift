@@ -218,14 +218,14 @@ import Testing
       "login.list": answer(["logins": [login, waiting]]), "login.cancel": answer(["cancelled": false]),
     ]) { broker, _ async throws in
       let recorder = Recorder()
-      #expect(try await broker.run(["login", "--list"], recorder) == .success)
-      #expect(try await broker.run(["login", "--cancel", "L1"], recorder) == .success)
+      #expect(try await broker.run(["login", "list"], recorder) == .success)
+      #expect(try await broker.run(["login", "cancel", "L1"], recorder) == .success)
       #expect(
         recorder.out == """
           ID  ACCOUNT  PROVIDER  STARTED    ENDS IN
           L1  work     google    1 min ago  9 min
           L2  vms      vms       just now   1 min
-              It wants more of you: grantctl login --continue L2
+              Further input required: grantctl login continue L2
           It had ended already.
 
           """)

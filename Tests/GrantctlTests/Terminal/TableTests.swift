@@ -80,8 +80,10 @@ import Testing
   }
 
   @Test("names are cut in the middle, and numbers in them are in order") func names() {
-    #expect(SafeText.shortened("abcdefgh", columns: 8) == "abcdefgh" && SafeText.shortened("abcdefghi", columns: 8) == "abcd…ghi")
-    #expect(SafeText.shortened("abc", columns: 2) == "a…" && SafeText.width(SafeText.shortened("東京東京東京", columns: 8)) <= 8)
+    #expect(SafeText.shortened("abcdefgh", columns: 8) == "abcdefgh")
+    #expect(SafeText.shortened("abcdefghi", columns: 8) == "abcd…ghi")
+    #expect(SafeText.shortened("abc", columns: 2) == "a…")
+    #expect(SafeText.width(SafeText.shortened("東京東京東京", columns: 8)) <= 8)
     let names = ["work10", "work9", "a", "work09", "work", "b2c", "b10"]
     #expect(names.sorted(by: NaturalOrder.isBefore) == ["a", "b2c", "b10", "work", "work9", "work09", "work10"])
   }

@@ -223,11 +223,11 @@ import Testing
   }
 
   @Test(
-    "a span of time is seconds, minutes or hours",
-    arguments: [("45", 45), ("30s", 30), ("10m", 600), ("1h", 3600)] as [(String, Int64)])
-  func spans(_ text: String, _ seconds: Int64) { #expect(TimeSpan(argument: text)?.seconds == seconds) }
+    "a duration is seconds, minutes, hours or days",
+    arguments: [("45", 45), ("30s", 30), ("10m", 600), ("1.5h", 5400), ("7d", 604_800)] as [(String, Double)])
+  func spans(_ text: String, _ seconds: Double) { #expect(TimeSpan(argument: text)?.seconds == seconds) }
 
-  @Test("what is no span of time is refused", arguments: ["", "m", "-5", "1.5h", "0", "10d"])
+  @Test("other texts are not durations", arguments: ["", "m", "-5", "1..5h", ".5", "5.", "1e3", "nan"])
   func noSpans(_ text: String) {
     #expect(TimeSpan(argument: text) == nil)
     #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve", "k7f3qx", "--for", text]) }

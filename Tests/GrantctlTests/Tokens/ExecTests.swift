@@ -45,7 +45,7 @@ import Testing
 
   @Test("the file is written, and a process keeps it") func file() async throws {
     let kept = Mutex<[[String]]>([])
-    let (_, start) = try await Self.run(["work", "--file", "F", "--scope", "a", "--", "a"]) { terminal in
+    let (_, start) = try await Self.run(["work", "--file-env", "F", "--scope", "a", "--", "a"]) { terminal in
       terminal.files.privateFolder = { "/run/x" }
       terminal.files.save = { path, bytes, _ in path == "/run/x/token" && bytes == [0x54] ? nil : "no" }
       terminal.programs.startKeeper = { command in
@@ -69,7 +69,7 @@ import Testing
     "wrong options are refused",
     arguments: [
       ["work"], ["work", "env"], ["work", "--fd", "2", "--", "a"], ["work", "--env", "1A", "--", "a"],
-      ["work", "--env", "A=B", "--", "a"], ["work", "--env", "A", "--file", "B", "--", "a"],
+      ["work", "--env", "A=B", "--", "a"], ["work", "--env", "A", "--file-env", "B", "--", "a"],
     ])
   func wrongOptions(arguments: [String]) async {
     await #expect(throws: (any Error).self) { try await Self.run(arguments) }
@@ -150,10 +150,10 @@ import Testing
     try await ScriptedBroker.with(["account.get": answer(account), "token.get": answer(HelperTests.token)]) {
       broker, _ async throws in
       for (arguments, text) in [
-        (["xoauth2", "work"], "user=ada@example.com\u{1}auth=Bearer T\u{1}\u{1}"),
-        (["xoauth2", "work", "--as", "x"], "user=x\u{1}auth=Bearer T\u{1}\u{1}"),
+        (["work", "xoauth2"], "user=ada@example.com\u{1}auth=Bearer T\u{1}\u{1}"),
+        (["work", "xoauth2", "--as", "x"], "user=x\u{1}auth=Bearer T\u{1}\u{1}"),
         (
-          ["oauthbearer", "work", "--host", "h", "--port", "9"],
+          ["work", "oauthbearer", "--host", "h", "--port", "9"],
           "n,a=ada@example.com,\u{1}host=h\u{1}port=9\u{1}auth=Bearer T\u{1}\u{1}"
         ),
       ] {

@@ -26,7 +26,7 @@ import Testing
           "account": "work", "audience": ["a", "b"], "resource": ["urn:r"], "scopes": ["x", "y"],
           "requested_token_type": "urn:ietf:params:oauth:token-type:jwt", "actor": "robot", "timeout": 7,
         ])
-      #expect(try await broker.run(["exchange", "work", "--header"], header) == .success)
+      #expect(try await broker.run(["exchange", "work", "--as-header"], header) == .success)
       #expect(header.out == "Authorization: Bearer exchanged-token\n")
       #expect(broker.params(of: "token.exchange") == ["account": "work"])
       #expect(
@@ -47,9 +47,9 @@ import Testing
     #expect(Shell.standardTimeout(of: TokenExchange.name, acting) >= person * 2 + answer)
   }
 
-  @Test("what is no access token has no header field, and what could end a line is not printed")
+  @Test("another token type has no header field, and what could end a line is not printed")
   func noHeader() async throws {
-    for (reply, options) in [(Self.exchanged(type: "N_A"), ["--header"]), (Self.exchanged(token: "a\nb"), [])] {
+    for (reply, options) in [(Self.exchanged(type: "N_A"), ["--as-header"]), (Self.exchanged(token: "a\nb"), [])] {
       try await ScriptedBroker.with(["token.exchange": answer(reply)]) { broker, _ async throws in
         let recorder = Recorder()
         #expect(try await broker.run(["exchange", "work"] + options, recorder) == .failure)
@@ -125,7 +125,7 @@ import Testing
         broker.params(of: "dpop.proof") == ["account": "work", "method": "POST", "url": .string(url), "nonce": "n"])
       header.type("narrowed-token")
       header.endInput()
-      let arguments = ["proof", "work", "GET", url, "--header", "--access-token-file", "-"]
+      let arguments = ["proof", "work", "GET", url, "--as-header", "--access-token-file", "-"]
       #expect(try await broker.run(arguments, header) == .success)
       #expect(header.out == "DPoP: h.p.s\n")
       #expect(broker.params(of: "dpop.proof")?["access_token"] == "narrowed-token")

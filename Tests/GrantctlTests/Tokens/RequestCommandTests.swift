@@ -171,12 +171,12 @@ import Testing
     let steps: JSON = [["step": "revoke_session", "result": "done"], ["step": "forget", "result": "done"]]
     try await ScriptedBroker.with(["account.logout": answer(["steps": steps])]) { broker, _ async throws in
       let recorder = Recorder()
-      #expect(try await broker.run(["logout", "paper", "--where", "EVERYWHERE"], recorder) == .success)
+      #expect(try await broker.run(["logout", "paper", "--extent", "EVERYWHERE"], recorder) == .success)
       #expect(broker.params(of: "account.logout") == ["account": "paper", "where": "EVERYWHERE"])
       #expect(recorder.out.hasPrefix("Sign out at the provider  done\n"))
     }
     #expect(throws: (any Error).self) {
-      try Grantctl.parseAsRoot(["logout", "paper", "--where", "JUST_HERE", "--no-revoke"])
+      try Grantctl.parseAsRoot(["logout", "paper", "--extent", "JUST_HERE", "--no-revoke"])
     }
   }
 
@@ -188,7 +188,7 @@ import Testing
   @Test(
     "of a session the id, the cookie or the header field is printed, or all as JSON",
     arguments: [
-      ([], "8a7-_~\n"), (["--cookie"], "blaize_session=8a7-_~\n"), (["--header"], "Cookie: blaize_session=8a7-_~\n"),
+      ([], "8a7-_~\n"), (["--cookie"], "blaize_session=8a7-_~\n"), (["--as-header"], "Cookie: blaize_session=8a7-_~\n"),
     ] as [([String], String)])
   func session(options: [String], out: String) async throws {
     try await ScriptedBroker.with(["token.get": answer(Self.session)]) { broker, _ async throws in
@@ -198,7 +198,7 @@ import Testing
       #expect(try await broker.run(["token", "paper", "--json"], json) == .success)
       #expect(try JSON.parse(Array(json.out.utf8)) == Self.session)
     }
-    #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["token", "paper", "--cookie", "--header"]) }
+    #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["token", "paper", "--cookie", "--as-header"]) }
   }
 
   @Test("a token has no cookie, and what could end a line is not printed") func noCookie() async throws {

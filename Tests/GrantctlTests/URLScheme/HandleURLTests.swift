@@ -22,7 +22,7 @@ import Testing
         [
           "Not done yet",
           "as many sessions are open as the provider allows (2). Go on in the terminal where you signed in, or with "
-            + "grantctl login --list.",
+            + "grantctl login list.",
         ]
       ), (pending, ["Signing in", "Go back to the program that asked for it."]),
       (.null, ["Signed in", "Go back to the program that asked for it."]),

@@ -79,7 +79,7 @@ struct SecretLeakTests {
       }
       try await Self.look(rig, leaks, accounts: ["alice", "bob"])
       for arguments in [
-        ["list"], ["show", "alice"], ["status"], ["providers", "demo"], ["doctor"], ["refresh", "bob"],
+        ["list"], ["show", "alice"], ["status"], ["provider", "show", "demo"], ["doctor"], ["refresh", "bob"],
       ] {
         try await leaks.run(rig, arguments)
       }
@@ -177,7 +177,7 @@ struct SecretLeakTests {
       let file = try rig.folder.write("initial-access-token-2\n", to: "initial")
       try await leaks.run(
         rig, ["provider", "register", rig.demo.issuer, "--name", "other", "--initial-access-token-file", file])
-      try await leaks.run(rig, ["providers", "mine"])
+      try await leaks.run(rig, ["provider", "show", "mine"])
       try await Self.look(rig, leaks, accounts: ["alice"])
       try await leaks.run(rig, ["logout", "alice"])
       try await leaks.run(rig, ["provider", "unregister", "mine"])

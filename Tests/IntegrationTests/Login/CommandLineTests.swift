@@ -43,9 +43,9 @@ struct CommandLineTests {
       #expect(handed.status == 0 && handed.output.hasPrefix("Not done yet: "), "\(handed.output)")
       #expect(try await waiting.child.end() == 9, "\(waiting.said)")
       #expect(waiting.said.contains("\n\(old) ") && waiting.said.contains("1 h ago"), "\(waiting.said)")
-      let id = try #require(waiting.said.firstMatch(of: #/grantctl login --continue (\S+) --replace-session ID/#)).1
+      let id = try #require(waiting.said.firstMatch(of: #/grantctl login continue (\S+) --replace-session ID/#)).1
       try await rig.restart()
-      let done = try await run(rig, "login", "--continue", String(id), "--replace-session", "oldest")
+      let done = try await run(rig, "login", "continue", String(id), "--replace-session", "oldest")
       #expect(done.status == 0, "\(done.output)")
       #expect(
         done.output.contains(
@@ -72,7 +72,7 @@ struct CommandLineTests {
       #expect(waiting.said.contains("Signed in to seven"))
       let (id, cookie) = (try await run(rig, "token", "seven"), try await run(rig, "token", "seven", "--cookie"))
       #expect(id.status == 0 && cookie.output == "blaize_session=\(id.output)")
-      let out = try await run(rig, "logout", "seven", "--where", "EVERYWHERE")
+      let out = try await run(rig, "logout", "seven", "--extent", "EVERYWHERE")
       #expect(out.status == 0 && out.output.hasPrefix("Sign out at the provider  done\n"), "\(out.output)")
     }
   }

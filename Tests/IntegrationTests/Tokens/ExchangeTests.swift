@@ -58,7 +58,7 @@ struct ExchangeTests {
       #expect(jwtPart(1, of: issued.access_token)?["sub"]?.string == "sub-alice")
       let (status, said) = try await Programs.run(
         Programs.grantctl,
-        ["exchange", "alice", "--requested-token-type", "jwt", "--header", "--socket", rig.socket], in: rig.folder)
+        ["exchange", "alice", "--requested-token-type", "jwt", "--as-header", "--socket", rig.socket], in: rig.folder)
       #expect(status != 0 && said.contains("no access token"), "\(said)")
     }
   }

@@ -88,7 +88,7 @@ def forwarded(stage):
 @case("exec.file")
 def in_file(stage):
     process = subprocess.Popen(
-        [stage.bin / "grantctl", "exec", stage.account, "--file", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 60'],
+        [stage.bin / "grantctl", "exec", stage.account, "--file-env", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 60'],
         stdout=subprocess.PIPE, text=True, env=stage.environment())
     try:
         path = pathlib.Path(process.stdout.readline().strip())
@@ -115,7 +115,7 @@ def ended(stage):
         done = run(stage, "--", "true")
         must(done.status == 3, f"status {done.status}")
         has(done.err, hint)
-        for option in ("--file", "--env"):
+        for option in ("--file-env", "--env"):
             must(run(stage, option, "F", "--", "true").status == 3, option)
 
 

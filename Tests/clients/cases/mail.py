@@ -160,13 +160,13 @@ set from = "{user}"
 def sasl(stage):
     server = Dovecot(stage, introspection(stage))
     place = ("--host", "localhost", "--port", server.port)
-    for words in (("xoauth2", stage.account), ("oauthbearer", stage.account), ("oauthbearer", stage.account, *place)):
+    for words in ((stage.account, "xoauth2"), (stage.account, "oauthbearer"), (stage.account, "oauthbearer", *place)):
         response = stage.run(stage.bin / "grantctl", "sasl", *words).ok().out.strip()
         done = stage.run(
             "openssl", "s_client", "-quiet", "-CAfile", stage.ca, "-connect", server.place,
-            text=f"a AUTHENTICATE {words[0].upper()} {response}\r\nb LOGOUT\r\n")
+            text=f"a AUTHENTICATE {words[1].upper()} {response}\r\nb LOGOUT\r\n")
         has(done.out, "a OK")
     with stage.ended() as hint:
-        done = stage.run(stage.bin / "grantctl", "sasl", "xoauth2", stage.account)
+        done = stage.run(stage.bin / "grantctl", "sasl", stage.account, "xoauth2")
         must(done.status == 3 and done.out == "", f"{done}")
         has(done.err, hint)

@@ -27,7 +27,7 @@ def mistyped_issuer(home):
         "unknown": ("https://login.exmaple.invalid", ["Correct login.exmaple.invalid in ", "getent hosts"]),
         "refused": (f"http://127.0.0.1:{port}", [f"Nothing listens at port {port} of 127.0.0.1: correct the URL in "]),
         "gone": (fake.issuer, ["(HTTP 404)", "orrect "]),
-        "pasted": (pasted, ["(HTTP 404)", fake.issuer, "/.well-known/"]),
+        "pasted": (pasted, ["(HTTP 404)", "before `/.well-known/`"]),
     }
     for name, (issuer, parts) in wanted.items():
         # In the login's error, in the report of doctor, and when a client is registered there.

@@ -146,8 +146,8 @@ def sasl_user(scene, site):
     """the user of XOAUTH2 is another than the account's, or has capitals"""
     site.sign_in()
     user, token = "Shared@Example.org", site.token()
-    found = base64.b64decode(scene.printed("sasl", "xoauth2", site.name, "--as", user)).decode()
+    found = base64.b64decode(scene.printed("sasl", site.name, "xoauth2", "--as", user)).decode()
     same(found, f"user={user}\1auth=Bearer {token}\1\1", "the XOAUTH2 response")
     found = base64.b64decode(scene.printed(
-        "sasl", "oauthbearer", site.name, "--as", user, "--host", "mail.example.org", "--port", "993")).decode()
+        "sasl", site.name, "oauthbearer", "--as", user, "--host", "mail.example.org", "--port", "993")).decode()
     same(found, f"n,a={user},\1host=mail.example.org\1port=993\1auth=Bearer {token}\1\1", "the OAUTHBEARER response")

@@ -195,7 +195,7 @@ def no_token_type_by_setting(scene):
     scene.fake.token_type = ABSENT
     scene.configure(profile=None, kind="oauth2", assumed_token_type="Bearer", native_apps=None, scopes=["profile"])
     scene.sign_in()
-    header = scene.ctl("token", scene.name, "--header").stdout
+    header = scene.ctl("token", scene.name, "--as-header").stdout
     must(header.startswith("Authorization: Bearer "), f"the header field is {header!r}")
 
 

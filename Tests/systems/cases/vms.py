@@ -290,10 +290,10 @@ def replace_without_data(scene):
 
 
 def option(scene, word, *sessions):
-    """`grantctl login --continue --replace-session WORD` of a login that waits."""
+    """`grantctl login continue --replace-session WORD` of a login that waits."""
     scene.fill(*sessions)
     login, _ = scene.limited()
-    return login, scene.ctl("login", "--continue", login["login_id"], "--replace-session", word)
+    return login, scene.ctl("login", "continue", login["login_id"], "--replace-session", word)
 
 
 @case(VmsScene, "vms.replace_option_oldest", "VMS-26")

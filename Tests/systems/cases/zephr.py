@@ -199,7 +199,7 @@ def attributes_dialogue(scene):
 def attributes_options(scene):
     login, _ = scene.new_person()
     done = scene.ctl(
-        "login", "--continue", login["login_id"], "--attribute", "first-name=Ada", "--attribute-json", "newsletter=true")
+        "login", "continue", login["login_id"], "--attribute", "first-name=Ada", "--attribute-json", "newsletter=true")
     same(done.returncode, 0, f"the exit status ({done.stderr})")
     same(scene.fake.registered, [{"first-name": "Ada", "newsletter": True}], "the attributes")
 
@@ -333,7 +333,7 @@ def logout(scene):
         same({one["result"] for one in steps}, {"done"}, f"the results of the steps ({steps})")
     same(scene.fake.logouts, ["JUST_HERE", "JUST_HERE", "THIS_DEVICE", "OTHER_DEVICES", "EVERYWHERE"], "where")
     scene.sign_in()
-    scene.ctl("logout", scene.name, "--where", "EVERYWHERE")
+    scene.ctl("logout", scene.name, "--extent", "EVERYWHERE")
     same(scene.fake.logouts[5:], ["EVERYWHERE"], "where of grantctl")
     scene.sign_in()
     scene.refused("account.logout", account=scene.name, where="NOWHERE")

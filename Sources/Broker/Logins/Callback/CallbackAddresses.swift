@@ -24,7 +24,7 @@ final class CallbackAddresses {
 
   func configure(publicOrigin: String?) { self.publicOrigin = publicOrigin }
 
-  /// The endpoint listens: on its own port, if that is free, and on those that providers fix.
+  /// The endpoint listens on its own port, if that is free, and on the ports that providers fix.
   func listens(
     port: Int?, others: Set<Int>, addresses: [String], failures: [BrokerStatus.ListenerView] = []
   ) {
