@@ -84,7 +84,7 @@ def again_changes_nothing(stage, person):
     after = account(person)
     same([after[name] for name in ("account", "logged_in_at")], [before[name] for name in ("account", "logged_in_at")],
          "the account")
-    same(len(person.json("providers")["providers"]), 1, "the providers")
+    same(len(person.json("provider", "list")["providers"]), 1, "the providers")
 
 
 def by_hand(stage, person, columns, client="hand", secret="s3cret"):
@@ -130,7 +130,7 @@ def wrong_secret(stage, person):
     shown = by_hand(stage, person, 80, secret="other")
     same(shown.end(), 1, "the exit status")
     shows(shown, "refuses the client ID and secret")
-    same(person.json("providers")["providers"], [], "the providers")
+    same(person.json("provider", "list")["providers"], [], "the providers")
     finish(by_hand(stage, person, 80))
 
 
@@ -180,7 +180,7 @@ def two_at_once(stage, person):
     for shown in both:
         shown.answer(r"Program, or none", "none")
         same(shown.end(), 0, f"the exit status of {shown.text}")
-    same(len(person.json("providers")["providers"]), 1, "the providers")
+    same(len(person.json("provider", "list")["providers"]), 1, "the providers")
     person.token(account(person)["account"])
 
 

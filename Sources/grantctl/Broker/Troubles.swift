@@ -110,7 +110,9 @@ struct Troubles {
       let others = reports.count > 1 ? " and \(reports.count - 1) more" : ""
       all.append(
         .init(
-          what: Cell("account \(account.account): its token was refused for \(latest.words(shell.terminal.users))\(others)", .attention),
+          what: Cell(
+            "account \(account.account): its token was refused for \(latest.words(shell.terminal.users))\(others)",
+            .attention),
           notes: ["They wait for the next one. More: `\(shell.command("show \(account.account)"))`"]))
     }
     if let lost = account.lost_scopes {

@@ -130,7 +130,8 @@ actor CallbackServing {
       failures.append(
         .init(
           setting: "callback", address: "port \(port.port)", state: "failed", message: error.description,
-          hint: "grantd tries the port again every \(Self.retryPause.components.seconds) s. Until then: `grantctl login "
+          hint:
+            "grantd tries the port again every \(Self.retryPause.components.seconds) s. Until then: `grantctl login "
             + "PROVIDER --manual`, or --device."))
       return nil
     }

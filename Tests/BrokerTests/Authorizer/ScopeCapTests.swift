@@ -262,7 +262,7 @@ import Testing
     #expect(try await why("home", "account.logout", as: .user(1002)).contains("--method account.logout"))
     #expect(try await why("home", as: .user(1003)).contains("no rule allows this caller"))
     #expect(try await why(nil, "broker.reload", as: .user(1003)).contains("no rule allows this caller"))
-    // Of the account that it manages it may know all.
+    // A caller with `manage` access to the account gets every detail.
     #expect(try await why("work", as: .user(1003)) == "rule mail: the caller is uid 1003, not uid 1000")
     var service = Caller.user(1000)
     service.unit = "other.service"
