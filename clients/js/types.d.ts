@@ -1,5 +1,7 @@
 // Made by clients/generate; do not edit.
 
+export type Access = "open" | "use" | "login" | "manage" | "observe"
+
 export interface AccountEndSessionResult {
   ended: boolean
 }
@@ -112,6 +114,15 @@ export interface Check {
 export type CheckName = "configuration" | "condition" | "connection" | "discovery" | "issuer" | "endpoints" | "keys" | "clock" | "grant_types" | "client_authentication" | "pkce" | "scopes" | "redirect_uri" | "narrowing" | "granted_scopes" | "refresh_token"
 
 export type CheckResult = "ok" | "warning" | "failed" | "skipped"
+
+export interface ClientMetadataResult {
+  url?: string
+  client_name: string
+  redirect_uris: string[]
+  grant_types: string[]
+  response_types: string[]
+  token_endpoint_auth_method: string
+}
 
 export interface ClockView {
   behind_seconds: number
@@ -286,6 +297,14 @@ export interface LoginListResult {
   logins: LoginView[]
 }
 
+export interface LoginProbeResult {
+  result: CheckResult
+  message: string
+  hint?: string
+  cause?: string
+  pushed: boolean
+}
+
 export interface LoginStartResult {
   login_id: string
   account: string
@@ -339,6 +358,11 @@ export interface PolicyExplainResult {
   scopes?: string[]
   confirm?: Confirmation
   why: string
+}
+
+export interface PolicyRulesResult {
+  instance: string
+  rules: Rule[]
 }
 
 export interface ProviderCheckResult {
@@ -436,6 +460,46 @@ export interface RequestSendResult {
   headers: Record<string, string>
   body?: string
   body_base64?: string
+}
+
+export interface ResourceAddResult {
+  provider: string
+  created: boolean
+  resource: string
+  issuer: string
+  client: ResourceClient
+  client_id: string
+  scopes: string[]
+  forward_path: string
+  warnings: string[]
+}
+
+export type ResourceClient = "provider" | "metadata_document" | "registration" | "given"
+
+export interface ResourceDiscoverResult {
+  resource: string
+  metadata_url?: string
+  issuer: string
+  issuers: string[]
+  scopes: string[]
+  client?: ResourceClient
+  provider?: string
+}
+
+export interface Rule {
+  rule: string
+  uid?: number
+  gid?: number
+  unit?: string
+  user_unit?: string
+  exe?: string
+  accounts: string[]
+  access: Access[]
+  methods?: string[]
+  scopes?: string[]
+  resources?: string[]
+  requests?: string[]
+  confirm_timeout?: number
 }
 
 export interface SessionView {

@@ -6,6 +6,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Literal, TypedDict
 
+Access = Literal[
+    "open",
+    "use",
+    "login",
+    "manage",
+    "observe",
+]
+
 AccountState = Literal[
     "ok",
     "refreshing",
@@ -107,6 +115,13 @@ LoginState = Literal[
     "pending",
     "action_required",
     "completed",
+]
+
+ResourceClient = Literal[
+    "provider",
+    "metadata_document",
+    "registration",
+    "given",
 ]
 
 
@@ -253,6 +268,20 @@ _Check = TypedDict(
 class Check(_Check, total=False):
     account: str
     hint: str
+
+
+_ClientMetadataResult = TypedDict(
+    "_ClientMetadataResult", {
+        "client_name": "str",
+        "redirect_uris": "List[str]",
+        "grant_types": "List[str]",
+        "response_types": "List[str]",
+        "token_endpoint_auth_method": "str",
+    })
+
+
+class ClientMetadataResult(_ClientMetadataResult, total=False):
+    url: str
 
 
 class ClockView(TypedDict):
@@ -492,6 +521,19 @@ class LoginListResult(TypedDict):
     logins: List[LoginView]
 
 
+_LoginProbeResult = TypedDict(
+    "_LoginProbeResult", {
+        "result": "CheckResult",
+        "message": "str",
+        "pushed": "bool",
+    })
+
+
+class LoginProbeResult(_LoginProbeResult, total=False):
+    hint: str
+    cause: str
+
+
 class LoginStartResult(TypedDict):
     login_id: str
     account: str
@@ -568,6 +610,11 @@ class PolicyExplainResult(_PolicyExplainResult, total=False):
     rule: str
     scopes: List[str]
     confirm: Confirmation
+
+
+class PolicyRulesResult(TypedDict):
+    instance: str
+    rules: List[Rule]
 
 
 class ProviderCheckResult(TypedDict):
@@ -695,6 +742,54 @@ _RequestSendResult = TypedDict(
 class RequestSendResult(_RequestSendResult, total=False):
     body: str
     body_base64: str
+
+
+class ResourceAddResult(TypedDict):
+    provider: str
+    created: bool
+    resource: str
+    issuer: str
+    client: ResourceClient
+    client_id: str
+    scopes: List[str]
+    forward_path: str
+    warnings: List[str]
+
+
+_ResourceDiscoverResult = TypedDict(
+    "_ResourceDiscoverResult", {
+        "resource": "str",
+        "issuer": "str",
+        "issuers": "List[str]",
+        "scopes": "List[str]",
+    })
+
+
+class ResourceDiscoverResult(_ResourceDiscoverResult, total=False):
+    metadata_url: str
+    client: ResourceClient
+    provider: str
+
+
+_Rule = TypedDict(
+    "_Rule", {
+        "rule": "str",
+        "accounts": "List[str]",
+        "access": "List[Access]",
+    })
+
+
+class Rule(_Rule, total=False):
+    uid: int
+    gid: int
+    unit: str
+    user_unit: str
+    exe: str
+    methods: List[str]
+    scopes: List[str]
+    resources: List[str]
+    requests: List[str]
+    confirm_timeout: float
 
 
 _SessionView = TypedDict(
