@@ -25,6 +25,10 @@ ROWS = 24
 WHOLE = re.compile(r"https?://|^\s{2}|^\s*grantctl |^# ")
 
 
+class Skip(Exception):
+    """The machine cannot run a case."""
+
+
 class Shown:
     """A command that runs in a pty."""
 

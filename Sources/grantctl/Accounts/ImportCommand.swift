@@ -3,22 +3,40 @@ import BrokerAPI
 
 struct ImportCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "import", abstract: "Import an existing refresh token.",
-    usage: "grantctl import <account> --provider <provider> [options]",
+    commandName: "import", abstract: "Create an account from a refresh token or another program.",
+    usage: "grantctl import [<account>] (--provider <provider> | --from <program>) [options]",
     discussion: """
       Reads the refresh token from standard input; at a terminal it asks for it, and does not show it. The token must \
       have been issued to the client that the provider's section names. The broker tries it at once; from then on no \
       other program may use it.
 
+      --from reads the files of another program, or its export (--file), adds its provider and its account, and names \
+      the service to stop: \(ImportSources.names). docs/migrate.md describes each.
+
       Examples:
         grantctl import work --provider google < refresh-token
         pass show google/refresh | grantctl import work --provider google
+        grantctl import --from rclone --entry drive
+        oidc-gen --print work | grantctl import --from oidc-agent --file -
       """)
 
-  @Argument(help: "The name that the account will have.")
-  var account: String
-  @Option(help: "The provider's name in the configuration.")
-  var provider: String
+  @Argument(help: "The account's name. With --from, default: the program's name of it.")
+  var account: String?
+  @Option(help: "The provider's name. With --from, default: it is added.")
+  var provider: String?
+  @Option(help: ArgumentHelp("Read the account of another program.", valueName: "program"))
+  var from: String?
+  @Option(
+    help: ArgumentHelp("The program's file or export; “-” reads standard input.", valueName: "path"),
+    completion: .file())
+  var file: String?
+  @Option(help: ArgumentHelp("Which of the program's accounts.", valueName: "name"))
+  var entry: String?
+  @Option(
+    help: ArgumentHelp("The client that the token was issued to, if the program does not name it.", valueName: "id"))
+  var clientId: String?
+  @Option(help: ArgumentHelp("The secret of that client.", valueName: "path"), completion: .file())
+  var clientSecretFile: String?
   @Option(help: "Scope of the token. Can be repeated. Default: the configured scopes.")
   var scope: [String] = []
   @Option(help: "The resource that the token was granted for (RFC 8707).")
@@ -27,7 +45,52 @@ struct ImportCommand: BrokerCommand {
   var replaceIdentity = false
   @OptionGroup var options: GlobalOptions
 
+  /// Longest export, in bytes.
+  private static let longestExport = 4 << 20
+
+  func validate() throws {
+    guard let from else {
+      guard account != nil else { throw ValidationError("Missing expected argument '<account>'.") }
+      guard provider != nil else { throw ValidationError("Missing expected argument '--provider <provider>'.") }
+      guard file == nil, entry == nil, clientId == nil, clientSecretFile == nil else {
+        throw ValidationError("--file, --entry, --client-id and --client-secret-file go with --from.")
+      }
+      return
+    }
+    guard ImportSources.named(from) != nil else { throw ValidationError("--from knows \(ImportSources.names).") }
+    guard resource == nil, !replaceIdentity else {
+      throw ValidationError("--resource and --replace-identity do not go with --from.")
+    }
+    if clientSecretFile != nil, clientId == nil { throw ValidationError("--client-secret-file needs --client-id.") }
+  }
+
+  private func migrate(_ source: any ImportSource, in shell: Shell) async throws(Failure) {
+    _ = try await shell.connect()
+    var secret: SecretText?
+    if let clientSecretFile {
+      secret = try await SecretInput(shell: shell, what: "client secret").read(from: clientSecretFile)
+    }
+    var export: [UInt8]?
+    if file == "-" {
+      guard let input = await shell.terminal.input(Self.longestExport) else {
+        throw Failure(.usage, "standard input is longer than \(Self.longestExport >> 20) MiB")
+      }
+      export = input
+    } else if let file {
+      guard let bytes = try shell.terminal.importFile(file) else {
+        throw Failure(.usage, "there is no file \(file)")
+      }
+      export = bytes
+    }
+    let migration = Migration(
+      source: source, shell: shell, entry: entry, account: account, provider: provider, clientID: clientId?.trimmed,
+      clientSecret: secret, scopes: LoginCommand.words(scope))
+    try await migration.run(export)
+  }
+
   func run(in shell: Shell) async throws(Failure) {
+    if let source = from.flatMap(ImportSources.named) { return try await migrate(source, in: shell) }
+    guard let account, let provider else { return }
     // Nobody should bring out a secret for a broker that is not there. The call has a connection of its own: this one
     // may be closed before a person has typed.
     _ = try await shell.connect()
