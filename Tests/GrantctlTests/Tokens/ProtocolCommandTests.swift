@@ -276,7 +276,7 @@ import Testing
 
   @Test("the commands of the protocol complete in each shell", arguments: [CompletionShell.bash, .zsh, .fish])
   func completions(shell: CompletionShell) {
-    let script = Grantctl.completionScript(for: shell)
+    let script = CompletionScript().text(for: shell.rawValue) ?? ""
     for word in ["exchange", "introspect", "proof", "userinfo", "import", "unregister", "end-session", "always"] {
       #expect(script.contains(word), "\(word)")
     }
