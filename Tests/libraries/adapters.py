@@ -3,9 +3,11 @@
 import base64
 import contextlib
 import socketserver
+import subprocess
 import threading
 
-from rig import case, driving, must, secured
+from fake import SECRET, Fake, error, token
+from rig import case, driving, must, need, secured
 
 KEY, SESSION = "AKIAEXAMPLE", "role-session"
 
@@ -76,9 +78,9 @@ def adapter(name, **more):
 
 
 def refuse(stage, account):
-    token = stage.daemon.token(account)
-    stage.refused.add(token)
-    return token
+    refused = stage.daemon.token(account)
+    stage.refused.add(refused)
+    return refused
 
 
 @adapter("google")
@@ -135,6 +137,57 @@ def mail_server(stage, handler, folder=None):
             yield server.server_address[1]
         finally:
             server.shutdown()
+
+
+ISSUER = "https://id.example.com/a"
+LIBPQ = r"""
+#include <string.h>
+struct request {
+  const char *configuration, *scope;
+  void *asynchronous;
+  void (*cleanup)(void *, struct request *);
+  char *token;
+  void *user;
+};
+typedef int (*hook)(int, void *, void *);
+static int none(int kind, void *connection, void *data) { return kind == 0 && !connection && !data ? 7 : 0; }
+static hook current = none;
+int PQlibVersion(void) { return VERSION; }
+void PQsetAuthDataHook(hook next) { current = next; }
+hook PQgetAuthDataHook(void) { return current; }
+int prompt(void) { return current(0, 0, 0); }
+/* 2: the token was released after its use. */
+int request(const char *configuration, char *used) {
+  struct request data = {.configuration = configuration};
+  int done = current(1, 0, &data);
+  if (done <= 0) return done;
+  strcpy(used, data.token);
+  data.cleanup(0, &data);
+  return data.token ? 1 : 2;
+}
+"""
+
+
+def made_libpq(stage, version):
+    """A libpq with only the functions of the hook: Debian 12 has none that has them."""
+    source, made = stage.folder / f"libpq-{version}.c", stage.folder / f"libpq-{version}.so"
+    source.write_text(LIBPQ)
+    subprocess.run([need("gcc"), "-shared", "-fPIC", f"-DVERSION={version}", "-o", made, source], check=True)
+    return str(made)
+
+
+@case("adapter-psycopg", "python")
+def psycopg(stage, language):
+    def script(fake, asked):
+        return error(asked, "login_required") if asked["params"]["account"] == "ended" else token(asked, issuer=ISSUER)
+    with Fake(stage.folder / "fake-psycopg.sock", script) as fake, driving(stage, language, fake.path) as driver:
+        done = driver.ok(do="adapter", name="psycopg", account="work", issuer=ISSUER, libpq=made_libpq(stage, 180_001))
+        must(done["token"] == SECRET and done["openid"] == done["rfc8414"] == 2, f"{done}: one token for both documents")
+        must(done["other"] == -1 and "another issuer" in done["other_error"], f"{done}: a token for another issuer")
+        must(done["ended"] == -1 and "hint of login_required" in done["ended_error"], f"{done}: no token")
+        must(done["prompt"] == 7 and done["removed"] == 0, f"{done}: the earlier hook")
+        done = driver.ok(do="adapter", name="psycopg_error", libpq=made_libpq(stage, 150_018))
+        must(done == {"message": "libpq 15.18 has no OAuth", "hint": "Install libpq 18 or newer."}, done)
 
 
 def mail(name, handler, account, mechanism):

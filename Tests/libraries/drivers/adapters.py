@@ -89,3 +89,36 @@ def leaves_home(client, command):
     with requests.Session() as session:
         session.trust_env = False
         return {"status": session.get(command["url"], auth=GrantdAuth(command["account"], client=client)).status_code}
+
+
+def psycopg(client, command):
+    import ctypes
+
+    from grantd.adapters.psycopg import use
+    library, used = ctypes.CDLL(command["libpq"]), ctypes.create_string_buffer(1000)
+    issuer = command["issuer"]
+    origin, _, path = issuer.rpartition("/")
+
+    def request(document):
+        return library.request(document.encode(), used)
+    found = {}
+    hook = use(command["account"], client=client, libpq=command["libpq"])
+    found["openid"] = request(f"{issuer}/.well-known/openid-configuration")
+    found["token"] = used.value.decode()
+    found["rfc8414"] = request(f"{origin}/.well-known/oauth-authorization-server/{path}")
+    found["other"], found["other_error"] = request(f"{issuer}b/.well-known/openid-configuration"), str(hook.error)
+    found["prompt"] = library.prompt()
+    hook.remove()
+    found["removed"] = request(f"{issuer}/.well-known/openid-configuration")
+    hook = use("ended", client=client, libpq=command["libpq"])
+    found["ended"], found["ended_error"] = request(f"{issuer}/.well-known/openid-configuration"), str(hook.error)
+    return found
+
+
+def psycopg_error(client, command):
+    import grantd
+    from grantd.adapters.psycopg import use
+    try:
+        use("work", client=client, libpq=command["libpq"])
+    except grantd.GrantdError as error:
+        return {"message": error.message, "hint": error.hint}
