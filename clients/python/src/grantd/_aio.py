@@ -129,7 +129,7 @@ class AsyncClient:
             self, account: str, scopes: Optional[Sequence[str]] = None, *, resource: Optional[str] = None,
             min_ttl: Optional[float] = None, timeout: Optional[float] = None) -> Token:
         """As `Client.token`."""
-        return await self._run(_core.token(account, scopes, resource, min_ttl, timeout))
+        return Token(await self._result(_core.token(account, scopes, resource, min_ttl, timeout)))
 
     async def report_rejected(self, account: str, generation: int, *, timeout: Optional[float] = None) -> int:
         """As `Client.report_rejected`."""

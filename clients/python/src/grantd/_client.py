@@ -13,6 +13,7 @@ from . import _core
 from ._core import Frames, Request
 from ._error import GrantdError
 from ._place import CONNECT_SECONDS, Place, timeval
+from ._token import Token
 from .errors import BadAnswer, Overloaded
 
 TYPE_CHECKING = False
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
     from ._core import Exchange, Result
-    from ._token import Token
     from .types import AccountView, Destination, Event, LoginWaitResult
 
 
@@ -102,8 +102,9 @@ class Channel:
     def read(self, waiter: Waiter, left: float) -> None:
         try:
             data = self.receive(left)
+            messages = self.frames.feed(data)
             with self.lock:
-                for message in self.frames.feed(data):
+                for message in messages:
                     self.deliver(message)
                 if waiter.answer is not None:
                     self.pass_on(waiter)
@@ -230,7 +231,7 @@ class Client:
         :raises TemporarilyUnavailable: the provider does not answer; the broker tries again.
         :raises NotRunning: no broker listens.
         """
-        return self._run(_core.token(account, scopes, resource, min_ttl, timeout))
+        return Token(self._result(_core.token(account, scopes, resource, min_ttl, timeout)))
 
     def report_rejected(self, account: str, generation: int, *, timeout: Optional[float] = None) -> int:
         """Reports that a server answered 401 to the token of that generation. Returns the generation of the current

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ._error import GrantdError
 from ._text import decode, encode, quote
-from ._token import Token
 from .errors import BY_REASON, REPEATABLE, TIMED, BadAnswer, Disconnected, ShuttingDown, TimedOut
 
 TYPE_CHECKING = False
@@ -32,7 +31,7 @@ MOST_WAITING = 1000
 class Request:
     """A method, its parameters, and the seconds that it may take."""
 
-    __slots__ = ("method", "params", "seconds", "is_repeatable")
+    __slots__ = ("method", "params", "seconds")
 
     def __init__(self, method: str, params: Dict[str, Any], timeout: Optional[float] = None) -> None:
         if timeout is not None and method in TIMED:
@@ -40,7 +39,6 @@ class Request:
         self.method = method
         self.params = params
         self.seconds = (DEFAULT_SECONDS if timeout is None else timeout) + GRACE_SECONDS
-        self.is_repeatable = method in REPEATABLE
 
     def line(self, identifier: int) -> bytes:
         params = self.params
@@ -51,7 +49,7 @@ class Request:
 
     def is_worth_another(self, error: GrantdError) -> bool:
         """Whether a second attempt on a new connection is harmless and useful."""
-        return isinstance(error, ShuttingDown) or (self.is_repeatable and isinstance(error, Disconnected))
+        return isinstance(error, ShuttingDown) or (self.method in REPEATABLE and isinstance(error, Disconnected))
 
 
 class Frames:
@@ -128,7 +126,8 @@ def is_object(result: Any) -> Dict[str, Any]:
 
 def token(
         account: str, scopes: Optional[Sequence[str]], resource: Optional[str], min_ttl: Optional[float],
-        timeout: Optional[float]) -> Exchange[Token]:
+        timeout: Optional[float]) -> Request:
+    """The frequent method is one request and no generator. Its result is the argument of `Token`."""
     params: Dict[str, Any] = {"account": account}
     if scopes is not None:
         params["scopes"] = list(scopes)
@@ -136,7 +135,7 @@ def token(
         params["resource"] = resource
     if min_ttl is not None:
         params["min_ttl"] = min_ttl
-    return Token(is_object((yield Request("token.get", params, timeout))))
+    return Request("token.get", params, timeout)
 
 
 def report_rejected(account: str, generation: int, timeout: Optional[float]) -> Exchange[int]:

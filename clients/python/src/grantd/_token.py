@@ -17,12 +17,14 @@ class Token:
 
     __slots__ = ("_result",)
 
-    def __init__(self, result: Dict[str, Any]) -> None:
+    def __init__(self, result: Any) -> None:
+        if type(result) is not dict:
+            raise BadAnswer("the broker's answer is not an object", "bad_answer", "Run `grantctl doctor`.")
         secret, generation = result.get("access_token") or result.get("cookie"), result.get("generation")
         if type(secret) is not str or type(generation) is not int or generation < 0:
             raise BadAnswer("the broker's answer has no token", "bad_answer", "Run `grantctl doctor`.")
         # A program uses two or three of the members: copying all of them takes two microseconds.
-        self._result = result
+        self._result: Dict[str, Any] = result
 
     @property
     def access_token(self) -> str:
