@@ -192,8 +192,10 @@ enum Limit {
   static let documentConnections = 4
   /// Redirects that a request for metadata or keys follows.
   static let redirects = 3
-  /// Different oddities of a provider's answers that are told of.
+  /// Different oddities of a provider's answers that are logged.
   static let oddities = 16
+  /// Accounts with a challenge that only a login can answer.
+  static let stepUps = 1000
   /// Scopes that a caller may name.
   static let scopes = 64
   /// A commit that takes longer makes the store count as slow.

@@ -39,6 +39,8 @@ final class AccountTable {
   private var order: Deque<AccountName> = []
   /// How the wall clock was set since the start. A packed grant goes with a step when it is next looked at.
   private var steps: [Duration] = []
+  /// Challenges of servers that only a login can answer; those of removed accounts have no effect.
+  var stepUps: [AccountName: StepUp] = [:]
   /// An account's secrets cannot be opened: says what to make of the rest.
   var unreadable: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
   /// Rows of an account were left out, as they cannot be read.

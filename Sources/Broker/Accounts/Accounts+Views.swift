@@ -64,7 +64,8 @@ extension Accounts {
       last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
       token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable,
-      reports: reports(grant), lost_scopes: lost(grant), scopes_unverified: areUnverified(saved) ? true : nil)
+      reports: reports(grant), lost_scopes: lost(grant), scopes_unverified: areUnverified(saved) ? true : nil,
+      required_scopes: stepUp(of: grant).map { missing($0.scopes, grant) })
   }
 
   /// Not before the end of the provider's `Retry-After`.

@@ -136,6 +136,8 @@ public final class AuthorizedBasis: Sendable {
 public enum ForwardVerdict: Sendable {
   /// It is the client's.
   case passed
+  /// It is the client's, or this error for a client that shows the broker's errors to its user: only a login helps.
+  case stepUp(RPCError)
   /// The token was refused, or the proof's nonce: the same once more.
   case again(AuthorizedRequest)
   case refused(RPCError)
@@ -201,6 +203,8 @@ extension AuthorizedCalls {
       next.renewed.nonce = true
       return .again(next)
     }
+    // A refresh brings neither scopes nor a newer sign-in.
+    if let error = accounts.noteStepUp(response, of: question.account) { return .stepUp(error) }
     // The refusal's words go to the client.
     switch target.provider.verdict(on: response.withoutEchoes(of: sent.request)) {
     case .passed: return .passed

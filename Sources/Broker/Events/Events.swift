@@ -78,7 +78,8 @@ final class Events {
     switch event.type {
     case .releaseWaiting, .releaseEnded:
       return policy.allows(.manage, method: ReleaseList.name, account: event.account, caller: caller)
-    case .tokenRefreshed, .tokenFailed, .scopesLost, .loginRequired, .loginStarted, .loginActionRequired,
+    case .tokenRefreshed, .tokenFailed, .scopesLost, .scopesRequired, .loginRequired, .loginStarted,
+      .loginActionRequired,
       .loginCompleted,
       .loginFailed, .accountRemoved, .refreshTokenExpiring, .providerUnreachable, .providerRecovered, .storeFailed,
       .storeRecovered, .clockStepped, .fileWritten, .configurationReloaded:

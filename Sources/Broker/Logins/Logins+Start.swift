@@ -79,14 +79,18 @@ extension Logins {
     let provider = target.provider
     let tokens = provider.tokenTraits
     let makesChallenge = provider.authorizationTraits.makesChallenge(exchange: params.exchange)
+    let stepUp = accounts[account].flatMap(accounts.stepUp)
     var request = LoginRequest(
-      scopes: tokens.scopes(asked: params.scopes, supported: target.metadata.scopesSupported),
+      scopes: tokens.scopes(
+        asked: params.scopes ?? stepUp.map { scopes($0, of: account, target) },
+        supported: target.metadata.scopesSupported),
       resource: params.resource ?? tokens.resource,
       redirectURI: redirectURI,
       state: Secret(surroundings.token(bytes: 32)),
       nonce: tokens.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
       verifier: makesChallenge ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
-      loginHint: params.login_hint, parameters: parameters(params, provider),
+      loginHint: params.login_hint,
+      parameters: (stepUp?.parameters ?? [:]).merging(parameters(params, provider)) { $1 },
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account) : nil, madeAt: now,
       identifier: surroundings.token(bytes: 16))
     request.before = accounts[account]?.saved
@@ -94,6 +98,14 @@ extension Logins {
     request.identityProvider = params.idp
     request.prefill = params.prefill ?? [:]
     return request
+  }
+
+  /// The granted scopes with the scopes that a server required.
+  private func scopes(_ stepUp: StepUp, of account: AccountName, _ target: ProviderEndpoints) -> [String] {
+    var scopes = accounts[account]?.saved.grantedScopes ?? []
+    let asked = target.provider.tokenTraits.scopes(asked: nil, supported: target.metadata.scopesSupported)
+    for scope in asked + stepUp.scopes where !scopes.contains(scope) { scopes.append(scope) }
+    return scopes
   }
 
   /// The key of before where there is one: a refresh token that is kept is bound to it.

@@ -98,16 +98,16 @@ final class ForwardedRequest: UpstreamReceiver {
 
   /// A person allows this body, and no other.
   private func readWhole() {
-    if body.failure != nil { return exchange.reply(Self.stopped) }
+    if body.failure != nil { return refuse(Self.stopped) }
     if body.isTooLong {
-      return exchange.reply(
+      return refuse(
         HTTPReply(
           .payloadTooLarge, error: "body_too_large", "a person has to allow this request, and its body is too long",
           hint: "A rule asks for confirmation: bodies have 1 MiB at most then."
         ).last())
     }
     if body.isIncomplete {
-      return exchange.reply(
+      return refuse(
         HTTPReply(
           .serviceUnavailable, error: "overloaded", "the bodies of your other requests take all the room that you have",
           hint: "Send the request again when they have ended."
@@ -130,7 +130,7 @@ final class ForwardedRequest: UpstreamReceiver {
 
   private func decided(_ decision: Result<AuthorizedRequest, RPCError>) {
     switch decision {
-    case .failure(let error): exchange.reply(HTTPReply(error))
+    case .failure(let error): refuse(HTTPReply(error))
     case .success(let request):
       endpoint.lane.keep(request, of: forward)
       send(request)
@@ -145,7 +145,7 @@ final class ForwardedRequest: UpstreamReceiver {
         .badGateway, error: "token_refused",
         "the token was refused and is renewed; the body was not kept to be sent again", hint: "Send the request again.")
       reply.headers.add(name: "Retry-After", value: "0")
-      return exchange.reply(reply.last())
+      return refuse(reply.last())
     }
     sent = request
     phase = .none
@@ -269,8 +269,21 @@ final class ForwardedRequest: UpstreamReceiver {
 
   private func fail(_ reply: HTTPReply) {
     upstream?.cancel()
-    // Where the answer was under way, the client must see that it is cut.
-    if case .streamed = phase { exchange.abort() } else { exchange.reply(reply) }
+    // If the answer has begun, the client must see that it is incomplete.
+    if case .streamed = phase { exchange.abort() } else { refuse(reply) }
+  }
+
+  /// Answers with an error of the broker: to a JSON-RPC request in its form, once its body shows the id.
+  private func refuse(_ reply: HTTPReply) {
+    upstream = nil
+    phase = .none
+    guard JSONRPCReply.mayAnswer(head), body.failure == nil, !body.isIncomplete else { return exchange.reply(reply) }
+    guard let whole = body.whole else {
+      body.onMore { [unowned self] in refuse(reply) }
+      return body.want()
+    }
+    body.onMore {}
+    exchange.reply(JSONRPCReply.error(reply, to: whole) ?? reply)
   }
 
   private func judge(_ head: HTTPResponseHead, _ body: ByteBuffer) {
@@ -293,23 +306,32 @@ final class ForwardedRequest: UpstreamReceiver {
       upstream?.cancel()
       send(next)
     case .refused(let error): fail(HTTPReply(error, refused: true))
+    case .stepUp(let error) where head.status == .unauthorized || JSONRPCReply.mayAnswer(self.head):
+      fail(HTTPReply(error, refused: true))
+    case .stepUp: passJudged(head, items)
     case .passed where head.status == .unauthorized:
       fail(
-        HTTPReply(.badGateway, error: "token_refused", "the provider's API answers 401", hint: "See its words there."))
-    case .passed:
-      pass(head)
-      for item in items {
-        switch item {
-        case .part(let part): upstreamSent(part)
-        case .end: upstreamEnded()
-        case .failure(let error): upstreamFailed(error)
-        }
-      }
-      upstreamPaused()
-      // Of what is handed on as it comes, where the client takes more.
-      if case .streamed = phase, !exchange.isWritable { return }
-      upstream?.resume()
+        HTTPReply(
+          .badGateway, error: "token_refused", "the provider's API answers 401",
+          hint: "Ask the provider for the reason."))
+    case .passed: passJudged(head, items)
     }
+  }
+
+  /// Passes an answer that the broker has judged, with the parts that came during that.
+  private func passJudged(_ head: HTTPResponseHead, _ items: [Item]) {
+    pass(head)
+    for item in items {
+      switch item {
+      case .part(let part): upstreamSent(part)
+      case .end: upstreamEnded()
+      case .failure(let error): upstreamFailed(error)
+      }
+    }
+    upstreamPaused()
+    // A streamed answer goes on only if the client takes more.
+    if case .streamed = phase, !exchange.isWritable { return }
+    upstream?.resume()
   }
 
   /// Begins to hand it on, or says what is wrong with it.

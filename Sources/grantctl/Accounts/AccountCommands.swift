@@ -84,6 +84,8 @@ struct ShowCommand: BrokerCommand {
     fields.add("Scopes", account.scopes.joined(separator: " ") + unverified)
     fields.add(
       "Lost scopes", account.lost_scopes.map { $0.joined(separator: " ") + " (missing since a refresh)" }, .bad)
+    fields.add(
+      "Required", account.required_scopes.map { $0.isEmpty ? "a new sign-in" : $0.joined(separator: " ") }, .attention)
     fields.add("Grant", account.grant?.replacing("_", with: " "))
     fields.add("Token", "generation \(account.generation)")
     fields.add("Bound to", account.token_binding.map(Self.words(binding:)))

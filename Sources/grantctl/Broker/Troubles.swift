@@ -121,6 +121,13 @@ struct Troubles {
           what: Cell("account \(account.account): lost the scopes \(lost.joined(separator: " ")) at a refresh", .bad),
           notes: ["More: `\(shell.command("doctor \(account.account)"))`"]))
     }
+    if let required = account.required_scopes {
+      let what = required.isEmpty ? "a new sign-in" : "the scope \(required.joined(separator: " "))"
+      all.append(
+        .init(
+          what: Cell("account \(account.account): requests need \(what)", .attention),
+          notes: ["`\(shell.command("login \(account.provider) \(account.account)"))`"]))
+    }
     guard account.state != .loginRequired, account.refresh_expires_soon == true, let end = account.refresh_expires_at
     else { return }
     let login = "`\(shell.command("login \(account.provider) \(account.account)"))`"

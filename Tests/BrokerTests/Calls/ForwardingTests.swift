@@ -48,6 +48,37 @@ import Testing
     #expect(error.message.contains("HTTP 401: no ") && !error.message.contains(token))
   }
 
+  @Test(
+    "A challenge that only a login can answer costs no refresh, is reported once, and is asked for by the next login")
+  func stepUp() async throws {
+    let rig = try await rig()
+    let sent = try await authorize(rig)
+    let before = rig.transport.count(.token)
+    for (status, value) in [
+      (403, #"Bearer error="insufficient_scope", scope="openid notes.write""#),
+      (401, #"Bearer error="insufficient_scope", scope="notes.write""#),
+    ] {
+      let response = HTTPResponse(status: status, headers: [.init("WWW-Authenticate", value)])
+      guard case .stepUp(let error) = await rig.router.judge(response, to: sent) else {
+        Issue.record("\(status)")
+        return
+      }
+      #expect(error.reason == .scopeNotGranted && error.message.contains("notes.write"))
+      #expect(error.hint?.contains("grantctl login example work") == true)
+    }
+    #expect(rig.transport.count(.token) == before)
+    let view = try await rig.call(AccountGet.self, .init(account: "work"))
+    #expect(view.required_scopes?.contains("notes.write") == true)
+    let login = try await rig.start()
+    let url = try #require(login.destinations.first { $0.url != nil }?.url)
+    #expect(url.contains("notes.write"))
+    // Another 403 is the server's own.
+    guard case .passed = await rig.router.judge(HTTPResponse(status: 403), to: sent) else {
+      Issue.record("a plain 403")
+      return
+    }
+  }
+
   @Test("A fresh token is not sent to an origin that a reload took away meanwhile")
   func removedOrigin() async throws {
     let rig = try await rig()

@@ -25,16 +25,19 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var reports: [Report]?
   public var lost_scopes: [String]?
   public var scopes_unverified: Bool?
+  public var required_scopes: [String]?
 
   public init(
     account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
     expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, refresh_expiry_learned: Bool? = nil,
     refresh_expires_soon: Bool? = nil, refresh_issued_at: Int64? = nil, last_refresh_at: Int64?, logged_in_at: Int64,
     last_error: LastError?, grant: String? = nil, token_binding: String? = nil, tokens: [NarrowedToken]? = nil,
-    renewable: Bool? = nil, reports: [Report]? = nil, lost_scopes: [String]? = nil, scopes_unverified: Bool? = nil
+    renewable: Bool? = nil, reports: [Report]? = nil, lost_scopes: [String]? = nil, scopes_unverified: Bool? = nil,
+    required_scopes: [String]? = nil
   ) {
     self.lost_scopes = lost_scopes
     self.scopes_unverified = scopes_unverified
+    self.required_scopes = required_scopes
     self.reports = reports
     self.renewable = renewable
     self.account = account
@@ -188,6 +191,8 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "reports":
       "Callers that reported the token of now (`token.report_rejected`): they get the next one, others get this one.",
     "lost_scopes": "Granted scopes that the current token does not have: the provider left them out at a refresh.",
+    "required_scopes":
+      "Scopes that a server required of a request and that were not granted (RFC 6750 §3.1). The next login asks for them.",
     "scopes_unverified": "The provider returns no `scope`, so `scopes` has the requested ones (RFC 6749 §5.1).",
   ]
 }

@@ -1,0 +1,80 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// A challenge of a server that only a login can answer: scopes that were not granted (RFC 6750 §3.1), or a newer or
+/// stronger authentication (RFC 9470 §3).
+struct StepUp: Sendable, Equatable {
+  var scopes: [String]
+  var acrValues: [String]
+  var maxAge: Int64?
+  /// The login of the grant that was not enough.
+  var login: Timestamp
+
+  /// Nil: the response is not such a challenge.
+  init?(_ response: HTTPResponse, loggedInAt login: Timestamp) {
+    guard [401, 403].contains(response.status), let challenge = (try? ResourceChallenge(response)) ?? nil else {
+      return nil
+    }
+    switch challenge.error {
+    case "insufficient_scope" where challenge.scopes?.isEmpty == false: scopes = challenge.scopes ?? []
+    case "insufficient_user_authentication": scopes = []
+    default: return nil
+    }
+    acrValues = scopes.isEmpty ? challenge.acrValues : []
+    maxAge = scopes.isEmpty ? challenge.maxAge : nil
+    self.login = login
+  }
+
+  /// The parameters of the authorization request (RFC 9470 §4).
+  var parameters: [String: String] {
+    var parameters: [String: String] = [:]
+    if !acrValues.isEmpty { parameters["acr_values"] = acrValues.joined(separator: " ") }
+    if let maxAge { parameters["max_age"] = String(maxAge) }
+    return parameters
+  }
+}
+
+extension Accounts {
+  /// The challenge that no login has answered.
+  func stepUp(of grant: Grant) -> StepUp? {
+    guard let stepUp = table.stepUps[grant.saved.account], stepUp.login == grant.saved.loggedInAt else { return nil }
+    return stepUp.scopes.isEmpty || !missing(stepUp.scopes, grant).isEmpty ? stepUp : nil
+  }
+
+  func missing(_ scopes: [String], _ grant: Grant) -> [String] {
+    let provider = providers[grant.saved.provider]?.provider
+    return scopes.filter { scope in
+      !(provider?.isGranted(scope, in: grant.saved.grantedScopes) ?? grant.saved.grantedScopes.contains(scope))
+    }
+  }
+
+  /// Remembers the challenge, with an event if it is new.
+  ///
+  /// - Returns: the error for the caller; nil: the response is not such a challenge, or the scopes are granted.
+  func noteStepUp(_ response: HTTPResponse, of account: AccountName) -> RPCError? {
+    guard let grant = self[account], !grant.saved.kind.isUnattended,
+      var stepUp = StepUp(response, loggedInAt: grant.saved.loggedInAt)
+    else { return nil }
+    let missing = missing(stepUp.scopes, grant)
+    guard stepUp.scopes.isEmpty || !missing.isEmpty else { return nil }
+    let old = self.stepUp(of: grant)
+    if !stepUp.scopes.isEmpty, let old { stepUp.scopes += old.scopes.filter { !stepUp.scopes.contains($0) } }
+    if table.stepUps[account] == nil, table.stepUps.count >= Limit.stepUps { table.stepUps = [:] }
+    table.stepUps[account] = stepUp
+    let what =
+      stepUp.scopes.isEmpty
+      ? "a new sign-in" : "the scope \(missing.joined(separator: " ").printable(limit: 512))"
+    let message = "requests of account \(account) need \(what)"
+    let hint = "Sign in again with `grantctl login \(grant.saved.provider) \(account)`."
+    if old != stepUp {
+      logger.notice("\(message)", metadata: ["account": "\(account)", "hint": "\(hint)"])
+      emit(
+        Event(
+          type: .scopesRequired, at: now.seconds, account: account.rawValue, provider: grant.saved.provider.rawValue,
+          generation: grant.saved.generation, message: message, hint: hint))
+    }
+    return RPCError(stepUp.scopes.isEmpty ? .loginRequired : .scopeNotGranted, message, hint: hint)
+  }
+}
