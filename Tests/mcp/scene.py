@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import re
+import subprocess
 import urllib.parse
 
 from grantd_testing import CommandedDaemon, Program, Wrong, environment, free_ports, redirected, wait_until
@@ -25,6 +26,10 @@ def same(found, wanted, what):
         raise Wrong(f"{what} is {found!r}, not {wanted!r}")
 
 
+class Skip(Exception):
+    """This machine cannot run the case."""
+
+
 class Broker(CommandedDaemon):
     def __init__(self, programs, folder, sections=""):
         super().__init__(programs, folder, free_ports()[0], f'[http]\nlisten = "127.0.0.1:0"\n{sections}')
@@ -36,6 +41,15 @@ class Broker(CommandedDaemon):
         super().start()
         wait_until(lambda: len(self.lines(*words)) > before, START_SECONDS, "the listener serves")
         self.address = int(re.search(r"127\.0\.0\.1:(\d+)", self.lines(*words)[-1])[1])
+
+    def start_plain(self):
+        """Without the listener."""
+        super().start()
+
+    def ctl(self, *arguments):
+        return subprocess.run(
+            [self.products / "grantctl", "--socket", self.socket, *arguments], capture_output=True, text=True,
+            timeout=COMMAND_SECONDS, env=environment(self.folder))
 
     def must(self, *words):
         done = self.ctl(*words)

@@ -100,6 +100,14 @@ final class Resources: Piece {
       scopes: provider.tokenTraits.scopes, forward_path: forwardPath(found.url, provider), warnings: warnings)
   }
 
+  /// The path of a provider's resource below `/forward/ACCOUNT`: of the URL that the user named, else of the resource.
+  func forwardPath(of provider: any Provider) -> String? {
+    let text = registrations.saved[provider.name]?.options.url ?? provider.tokenTraits.resource
+    guard let url = text.flatMap({ ResourceURL($0) }), provider.apiTraits.origins.contains(where: url.hasOrigin(of:))
+    else { return nil }
+    return forwardPath(url, provider)
+  }
+
   /// Below `/forward/ACCOUNT`, which leads to the provider's API base.
   private func forwardPath(_ url: ResourceURL, _ provider: any Provider) -> String {
     let base = provider.apiTraits.base?.path(percentEncoded: true) ?? ""

@@ -224,6 +224,9 @@ extension ProviderGet: Served {
     {
       (result.section, result.section_files) = (section.keys, section.files)
     }
+    if let name = ProviderName(rawValue: call.params.provider), let connection = await broker.providers[name] {
+      result.forward_path = await broker.resources.forwardPath(of: connection.provider)
+    }
     return result
   }
 }

@@ -74,7 +74,11 @@ public struct ToolTarget: Sendable, Equatable {
 }
 
 public struct Tool: Sendable {
-  public enum Need: Sendable { case nothing, host, address, role, mailServer }
+  public enum Need: Sendable {
+    case nothing, host, address, role, mailServer
+    /// The URL of the account's resource at the forward endpoint.
+    case forward
+  }
 
   public var name: String
   public var need: Need

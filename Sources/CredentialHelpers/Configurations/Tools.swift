@@ -2,7 +2,7 @@ import BrokerAPI
 
 extension Tool {
   public static let all: [Tool] =
-    [git, docker, kubectl, aws, gcloud, pip, uv, cargo, go, terraform] + mail + [rclone, prometheus]
+    [git, docker, kubectl, aws, gcloud, pip, uv, cargo, go, terraform] + mail + [rclone, prometheus] + mcpClients
 
   public static var names: [String] { all.map(\.name) }
 

@@ -4,7 +4,7 @@ import CredentialHelpers
 
 struct ConfigureCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "configure", abstract: "Set up git, docker, kubectl, pip, mail clients and others.",
+    commandName: "configure", abstract: "Set up git, docker, kubectl, mail, MCP clients and others.",
     usage: "grantctl configure <tool> <account> [<server>] [options]",
     discussion: """
       Prints the configuration of the tool. --write merges it into the tool's files, shows each change, and saves a copy \
@@ -20,12 +20,13 @@ struct ConfigureCommand: BrokerCommand {
         grantctl configure msmtp work smtp.example.com:587 --as ada@example.com
         grantctl configure aws work --role arn:aws:iam::123456789012:role/reader
         grantctl configure git work git.example.com --undo
+        grantctl configure claude-code notes --write
       """)
 
   @Argument(help: "The tool, one of those above.")
   var tool: String
   @OptionGroup var named: AccountArgument
-  @Argument(help: "Its server: a host, or the URL of an index or a registry.")
+  @Argument(help: "Its server: a host, the URL of an index or a registry, or a path.")
   var server: String?
   @Option(name: .customLong("as"), help: ArgumentHelp("The user at the server.", valueName: "user"))
   var user: String?
@@ -67,7 +68,7 @@ struct ConfigureCommand: BrokerCommand {
     }
     let place = server.flatMap { Place($0) }
     switch chosen.need {
-    case .nothing: break
+    case .nothing, .forward: break
     case .role:
       guard role != nil else {
         throw Failure(.usage, "the role is missing: --role arn:aws:iam::123456789012:role/NAME")
@@ -87,6 +88,10 @@ struct ConfigureCommand: BrokerCommand {
     var target = ToolTarget(
       account: named.account, place: place, address: server ?? "", user: user ?? "", role: role,
       options: shell.settings.wish.options)
+    if chosen.need == .forward {
+      target.address = try await ForwardURL(shell: shell, account: named.account, path: server).text(
+        turnsOn: write, optional: undo)
+    }
     if chosen.need == .mailServer, user == nil {
       let account = try await shell.ask(AccountGet.self, .init(account: named.account)).value()
       guard let person = account.identity?.email, Self.isPlain(person) else {

@@ -91,18 +91,21 @@ public enum ProviderGet: RPCMethod {
     public var endpoints: [String: String]
     public var supports: [String: Bool]
     public var metadata_fetched_at: Int64?
+    public var forward_path: String?
     public var section: [String: JSON]?
     public var section_files: [String]?
 
     public init(
       provider: ProviderView, redirect_uri: String, endpoints: [String: String], supports: [String: Bool],
-      metadata_fetched_at: Int64?, section: [String: JSON]? = nil, section_files: [String]? = nil
+      metadata_fetched_at: Int64?, forward_path: String? = nil, section: [String: JSON]? = nil,
+      section_files: [String]? = nil
     ) {
       self.provider = provider
       self.redirect_uri = redirect_uri
       self.endpoints = endpoints
       self.supports = supports
       self.metadata_fetched_at = metadata_fetched_at
+      self.forward_path = forward_path
       self.section = section
       self.section_files = section_files
     }
@@ -116,6 +119,8 @@ public enum ProviderGet: RPCMethod {
     "endpoints": "The endpoints in use, by name: `authorization`, `token`, `jwks`, `userinfo`, `revocation`.",
     "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`, `sessions`.",
     "metadata_fetched_at": "When its metadata were last fetched, in Unix seconds; absent: not yet.",
+    "forward_path":
+      "The path of the provider's resource below `/forward/ACCOUNT`; absent: it has no resource at its API base.",
     "section":
       "Only for a provider of `provider.register`: the keys of the same provider as a `[provider.NAME]` section.",
     "section_files": "Further keys of that section, each for a file with content that is in the store.",

@@ -1,0 +1,69 @@
+import BrokerAPI
+import CredentialHelpers
+
+/// The URL of an account's resource at the broker's forward endpoint, for a program that gets no token.
+struct ForwardURL {
+  /// The port that is written if the listener is off.
+  private static let port = 7817
+
+  let shell: Shell
+  var account: String
+  /// The path below `/forward/ACCOUNT`; nil: that of the account's resource.
+  var path: String?
+
+  /// - Parameters:
+  ///   - turnsOn: writes `[http]` to the user's configuration if it is off.
+  ///   - optional: an account or a listener that no longer exists is not an error.
+  func text(turnsOn: Bool, optional: Bool) async throws(Failure) -> String {
+    let path = try await resourcePath(optional: optional)
+    let status = try await shell.ask(BrokerStatus.self, NoParams()).value()
+    let listener = (status.listeners ?? []).first { $0.setting.hasPrefix("[http]") && $0.address.contains(":") }
+    let place: String
+    if let listener {
+      place = listener.address.hasPrefix("http") ? listener.address : "http://\(listener.address)"
+    } else {
+      if !optional { try await turnOn(status, writes: turnsOn) }
+      place = "http://127.0.0.1:\(Self.port)"
+    }
+    return "\(place)/forward/\(account)\(path)"
+  }
+
+  private func resourcePath(optional: Bool) async throws(Failure) -> String {
+    if let path { return path.hasPrefix("/") ? path : "/" + path }
+    let own: String?
+    do throws(Failure) {
+      let view = try await shell.ask(AccountGet.self, .init(account: account)).value()
+      own = try await shell.ask(ProviderGet.self, .init(provider: view.provider)).value().forward_path
+    } catch {
+      guard optional else { throw error }
+      own = nil
+    }
+    if let own { return own }
+    guard !optional else { return "" }
+    throw Failure(
+      .usage, "the provider of account \(SafeText.line(account)) names no resource",
+      hints: ["Give the path at its API: `grantctl configure TOOL \(ShellWord.quoted(account)) /mcp`"])
+  }
+
+  private func turnOn(_ status: BrokerStatus.Result, writes: Bool) async throws(Failure) {
+    let lines = "[http]\nlisten = \"127.0.0.1:\(Self.port)\""
+    guard status.instance == "user" else {
+      throw Failure(
+        .configuration, "the broker's HTTP listener is off",
+        hints: ["An administrator adds [http] with listen = \"127.0.0.1:\(Self.port)\" to /etc/grantd/grantd.toml."])
+    }
+    let edit = TextEdit(
+      "$CONFIG/grantd/grantd.toml", TextBlock(label: "http", text: lines), conflicts: [.start("[http]")])
+    guard writes else {
+      throw Failure(
+        .configuration, "the broker's HTTP listener is off",
+        hints: [
+          "With --write, [http] is added to ~/.config/grantd/grantd.toml. Then restart the broker: \(Self.restart)"
+        ])
+    }
+    try await ToolFiles(shell: shell).apply(.text(edit), .write)
+    shell.terminal.note("Restart the broker: \(Self.restart)")
+  }
+
+  private static let restart = "`systemctl --user restart grantd`"
+}
