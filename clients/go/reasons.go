@@ -111,6 +111,7 @@ const (
 	EventTypeTokenRefreshed        EventType = "token.refreshed"
 	EventTypeTokenFailed           EventType = "token.failed"
 	EventTypeAccountScopesLost     EventType = "account.scopes_lost"
+	EventTypeAccountScopesRequired EventType = "account.scopes_required"
 	EventTypeLoginRequired         EventType = "login.required"
 	EventTypeLoginStarted          EventType = "login.started"
 	EventTypeLoginActionRequired   EventType = "login.action_required"

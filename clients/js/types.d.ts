@@ -55,6 +55,7 @@ export interface AccountView {
   reports?: Report[]
   lost_scopes?: string[]
   scopes_unverified?: boolean
+  required_scopes?: string[]
 }
 
 export type AuditAction = "release" | "use" | "login" | "logout" | "policy" | "admin"
@@ -187,7 +188,7 @@ export interface Event {
   rotation?: string
 }
 
-export type EventType = "token.refreshed" | "token.failed" | "account.scopes_lost" | "login.required" | "login.started" | "login.action_required" | "login.completed" | "login.failed" | "account.removed" | "refresh_token.expiring" | "release.waiting" | "release.ended" | "provider.unreachable" | "provider.recovered" | "store.failed" | "store.recovered" | "clock.stepped" | "file.written" | "configuration.reloaded"
+export type EventType = "token.refreshed" | "token.failed" | "account.scopes_lost" | "account.scopes_required" | "login.required" | "login.started" | "login.action_required" | "login.completed" | "login.failed" | "account.removed" | "refresh_token.expiring" | "release.waiting" | "release.ended" | "provider.unreachable" | "provider.recovered" | "store.failed" | "store.recovered" | "clock.stepped" | "file.written" | "configuration.reloaded"
 
 export interface EventsSubscribeResult {
   subscribed: string[]
@@ -378,6 +379,7 @@ export interface ProviderGetResult {
   endpoints: Record<string, string>
   supports: Record<string, boolean>
   metadata_fetched_at?: number
+  forward_path?: string
   section?: Record<string, unknown>
   section_files?: string[]
 }

@@ -29,6 +29,8 @@ final class ProviderConnection: Piece {
   /// What was noticed, for people.
   struct Remarks {
     var lastError: String?
+    /// The latest request, if no connection for it was made.
+    fileprivate var unreachable: (error: TransportError, url: URL)?
     /// Tolerated deviations in its token responses: each is logged once.
     fileprivate(set) var oddities: [String] = []
     /// The last token response had no `scope`; nil: none was seen since the settings were read.
@@ -56,9 +58,6 @@ final class ProviderConnection: Piece {
     get { history.suspension }
     set { history.suspension = newValue }
   }
-
-  /// The latest request, if no connection for it was made.
-  private var unreachable: (error: TransportError, url: URL)?
 
   struct Fetched<Value: Sendable>: Sendable {
     var value: Value
@@ -275,10 +274,10 @@ final class ProviderConnection: Piece {
     do throws(TransportError) {
       let response = try await transport.send(request, over: pool(use), late: late)
       measureSkew(response, sent: sent)
-      unreachable = nil
+      remarks.unreachable = nil
       return .success(response.withoutEchoes(of: request))
     } catch {
-      unreachable = error.kind == .notSent || error.kind == .timedOut ? (error, request.url) : nil
+      remarks.unreachable = error.kind == .notSent || error.kind == .timedOut ? (error, request.url) : nil
       switch error.kind {
       case .notSent where error.cause == .certificate:
         return .failure(.notSent(message: "\(error.message) (tls_ca_file adds a private authority)"))
@@ -293,7 +292,7 @@ final class ProviderConnection: Piece {
   ///
   /// - Parameter setting: the place of the server's URL, as in "correct the URL in SETTING".
   func transportHint(for failure: ProviderFailure, setting: String) -> String? {
-    guard let (error, url) = unreachable else { return nil }
+    guard let (error, url) = remarks.unreachable else { return nil }
     switch failure {
     case .notSent(let message), .lost(let message):
       return message.hasPrefix(error.message) ? error.hint(for: url, section: setting) : nil

@@ -91,8 +91,8 @@ struct ImportCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     if let source = from.flatMap(ImportSources.named) { return try await migrate(source, in: shell) }
     guard let account, let provider else { return }
-    // Nobody should bring out a secret for a broker that is not there. The call has a connection of its own: this one
-    // may be closed before a person has typed.
+    // A secret is not asked for if no broker runs. The call opens its own connection: this one may be closed before the
+    // user has typed.
     _ = try await shell.connect()
     let token = try await SecretInput(shell: shell, what: "refresh token").readStandardInput()
     let scopes = LoginCommand.words(scope)

@@ -133,7 +133,8 @@ struct LoginCommand: BrokerCommand {
     } catch {
       // The URL may be an issuer's.
       if ResourceLogin.isURL(provider), error.rpc?.reason == .unsupportedByProvider {
-        return try await offerSetup(provider, error, shell)
+        let failure = Failure(.unknownName, error.message, hints: error.hints)
+        return try await offerSetup(provider, failure, shell)
       }
       guard error.rpc?.reason == .unknownProvider else { throw error }
       try await offerSetup(provider, error, shell)

@@ -6,9 +6,9 @@ struct SetupCommand: BrokerCommand {
     commandName: "setup", abstract: "Set up a provider and sign in, step by step.",
     usage: "grantctl setup [<provider>] [options]",
     discussion: """
-      Starts the broker if none runs, adds the provider, registers a client or asks for one, tries the authorization \
-      request, signs in, tests a refresh, and configures the programs that will use the account. Steps that are done \
-      are not repeated: the same command continues after an interruption, and a second run changes nothing.
+      Starts the broker if none runs, adds the provider, and registers a client or asks for one. Then it tries the \
+      authorization request, signs in, tests a refresh, and configures the programs that will use the account. Steps \
+      that are done are not repeated: the same command continues after an interruption, and a second run changes nothing.
 
       <provider> is an issuer URL, a template or a provider that exists. Each question has an option; without a \
       terminal nothing is asked.

@@ -30,7 +30,7 @@ import Testing
       let call = OutgoingCall(method: TokenGet.name, params: JSON(encoding: command.params), id: .number("1"))
       #expect(arguments.line == call.line(), "\(line)")
       #expect(arguments.wish == command.options.settings.wish, "\(line)")
-      #expect(arguments.isHeader == command.form.header && !command.cookie && !command.options.json, "\(line)")
+      #expect(arguments.isHeader == command.form.asHeader && !command.cookie && !command.options.json, "\(line)")
     }
     #expect(understood > 200)
   }

@@ -170,8 +170,8 @@ import Testing
       var terminal = Recorder().terminal(environment: environment)
       terminal.screen = screen
       terminal.isErrTTY = screen != nil
-      #expect(QRCode.lines(for: text, wish, on: terminal)?.count == count, "\(wish) \(String(describing: screen))")
+      #expect(QRCode.lines(for: text, wish, on: terminal, below: 0)?.count == count, "\(wish) \(String(describing: screen))")
     }
-    #expect(QRCode.lines(for: Self.text(426), .always, on: Recorder().terminal()) == nil)
+    #expect(QRCode.lines(for: Self.text(426), .always, on: Recorder().terminal(), below: 0) == nil)
   }
 }

@@ -192,7 +192,6 @@ import Testing
       caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
       until: Recorder.now + 540)
     let user = "uid 1000"
-    let shell = Shell(terminal: Recorder().terminal(), settings: .init())
     let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [word])
     try await ScriptedBroker.with(["release.list": answer(JSON(encoding: list))]) { broker, _ async throws in
       let recorder = Recorder()

@@ -80,7 +80,7 @@ confirm_timeout = "20s"
         screen = home.terminal("approve", columns=columns).read_for(2)
         shows(screen, USER)
         lacks(screen, f"uid {os.getuid()}")
-    must(re.search(r"python3?\S* → \S*grantctl", home.output("approve")), "the program that called grantctl is missing")
+    must(re.search(r"\S+ → \S*grantctl", home.output("approve")), "the program that called grantctl is missing")
     shows(home.output("approve", home.json("approve")["waiting"][0]["id"]), "Allowed")
     shell.end()
     text = home.output("audit")

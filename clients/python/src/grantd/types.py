@@ -88,6 +88,7 @@ EventType = Literal[
     "token.refreshed",
     "token.failed",
     "account.scopes_lost",
+    "account.scopes_required",
     "login.required",
     "login.started",
     "login.action_required",
@@ -196,6 +197,7 @@ class AccountView(_AccountView, total=False):
     reports: List[Report]
     lost_scopes: List[str]
     scopes_unverified: bool
+    required_scopes: List[str]
 
 
 _AuditListResult = TypedDict(
@@ -635,6 +637,7 @@ _ProviderGetResult = TypedDict(
 
 class ProviderGetResult(_ProviderGetResult, total=False):
     metadata_fetched_at: int
+    forward_path: str
     section: Dict[str, Any]
     section_files: List[str]
 

@@ -46,6 +46,7 @@ extension EventType {
   public static let tokenRefreshed = Self(rawValue: "token.refreshed")
   public static let tokenFailed = Self(rawValue: "token.failed")
   public static let accountScopesLost = Self(rawValue: "account.scopes_lost")
+  public static let accountScopesRequired = Self(rawValue: "account.scopes_required")
   public static let loginRequired = Self(rawValue: "login.required")
   public static let loginStarted = Self(rawValue: "login.started")
   public static let loginActionRequired = Self(rawValue: "login.action_required")
