@@ -29,7 +29,7 @@ struct AWSCredentials {
     requests.token(.init(account: cloud.account.rawValue), exchange) { outcome in
       switch outcome {
       case .failure(let error):
-        return Self.refusal(error.cloudStatus, error.reason?.rawValue ?? "InvalidRequest", error.sentence)
+        return Self.refusal(ErrorStatus(error).cloud, error.reason?.rawValue ?? "InvalidRequest", error.sentence)
       case .success(let token):
         switch await roles.credentials(cloud.name, role, token) {
         case .success(let credentials): return credentials.reply

@@ -40,7 +40,7 @@ struct AzureIdentity {
     requests.token(.init(account: cloud.account.rawValue, scopes: isOwn ? nil : [scope]), exchange) { outcome in
       switch outcome {
       case .failure(let error):
-        return Self.refusal(error.cloudStatus, isMachine, error.sentence, error.reason?.rawValue)
+        return Self.refusal(ErrorStatus(error).cloud, isMachine, error.sentence, error.reason?.rawValue)
       case .success(let token):
         var members: [(String, JSON)] = [
           ("access_token", .string(token.access_token ?? "")),

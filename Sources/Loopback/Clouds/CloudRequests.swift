@@ -107,19 +107,6 @@ final class CloudRequests {
 }
 
 extension RPCError {
-  /// What it is over HTTP, to clients that try again where it is 503.
-  var cloudStatus: HTTPResponseStatus {
-    switch reason {
-    case .notPermitted, .loginRequired, .unsupportedByProvider: .forbidden
-    case .unknownAccount: .notFound
-    case .scopeNotGranted: .badRequest
-    case .rateLimited: .tooManyRequests
-    case .temporarilyUnavailable, .timedOut, .overloaded, .storeFailure, .shuttingDown: .serviceUnavailable
-    case nil where code == -32602: .badRequest
-    default: .internalServerError
-    }
-  }
-
   /// With what to do next, in one line.
   var sentence: String {
     [message, hint ?? reason?.defaultHint].compactMap(\.self).joined(separator: ". ")

@@ -78,7 +78,7 @@ struct GoogleMetadata {
         case .failure(let error):
           Self.flavored(
             .json(
-              error.cloudStatus,
+              ErrorStatus(error).cloud,
               [
                 ("error", .string(error.reason?.rawValue ?? "invalid_request")),
                 ("error_description", .string(error.sentence)),

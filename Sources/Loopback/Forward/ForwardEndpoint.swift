@@ -105,17 +105,7 @@ extension HTTPReply {
   ///
   /// - Parameter refused: the provider's API said so.
   init(_ error: RPCError, refused: Bool = false) {
-    let status: HTTPResponseStatus =
-      switch error.reason {
-      case .notPermitted: .forbidden
-      case .unknownAccount: .notFound
-      case .rateLimited: .tooManyRequests
-      case .temporarilyUnavailable, .overloaded, .storeFailure, .shuttingDown: .serviceUnavailable
-      case .timedOut: .gatewayTimeout
-      case .unsupportedByProvider: .forbidden
-      case nil where error.code == -32602: .badRequest
-      default: .badGateway
-      }
+    let status = ErrorStatus(error).forward
     self.init(
       refused ? .badGateway : status, error: error.reason?.rawValue ?? "bad_request", error.message,
       hint: error.hint ?? error.reason?.defaultHint)

@@ -166,17 +166,7 @@ extension TokenRefusal {
 
   /// `invalid_grant` has clients tell their person to sign in: it is for that alone.
   init(_ error: RPCError) {
-    let code: Code =
-      switch error.reason {
-      case .loginRequired: .invalidGrant
-      case .notPermitted: .unauthorizedClient
-      case .unknownAccount: .invalidClient
-      case .scopeNotGranted: .invalidScope
-      case .temporarilyUnavailable, .timedOut, .rateLimited, .overloaded, .storeFailure, .shuttingDown:
-        .temporarilyUnavailable
-      case nil where error.code == -32602: .invalidRequest
-      default: .serverError
-      }
+    let code = ErrorStatus(error).token
     let hint = error.hint ?? error.reason?.defaultHint
     self.init(code, [error.message, hint].compactMap(\.self).joined(separator: ". "))
     if code == .temporarilyUnavailable { retryAfter = max(1, Int((error.retry_after ?? 5).rounded(.up))) }

@@ -1,0 +1,45 @@
+import BrokerAPI
+import NIOHTTP1
+
+/// What an error of the broker is in each protocol over HTTP. One table without a default: a new reason has to be given
+/// its row.
+struct ErrorStatus {
+  /// Of `/forward`. Never 401: clients would look for a sign-in of their own.
+  var forward: HTTPResponseStatus
+  /// Of the cloud endpoints, whose clients try again if it is 503.
+  var cloud: HTTPResponseStatus
+  /// Of the token endpoint (RFC 6749 §5.2). `invalid_grant` has clients ask their user to sign in, so only an ended login
+  /// is that.
+  var token: TokenRefusal.Code
+
+  init(_ error: RPCError) {
+    guard let reason = error.reason else {
+      let isParameter = error.code == -32602
+      self.init(
+        isParameter ? .badRequest : .badGateway, isParameter ? .badRequest : .internalServerError,
+        isParameter ? .invalidRequest : .serverError)
+      return
+    }
+    switch reason {
+    case .notPermitted: self.init(.forbidden, .forbidden, .unauthorizedClient)
+    case .loginRequired: self.init(.badGateway, .forbidden, .invalidGrant)
+    case .unknownAccount: self.init(.notFound, .notFound, .invalidClient)
+    case .scopeNotGranted: self.init(.badGateway, .badRequest, .invalidScope)
+    case .rateLimited: self.init(.tooManyRequests, .tooManyRequests, .temporarilyUnavailable)
+    case .timedOut: self.init(.gatewayTimeout, .serviceUnavailable, .temporarilyUnavailable)
+    case .temporarilyUnavailable, .overloaded, .storeFailure, .shuttingDown:
+      self.init(.serviceUnavailable, .serviceUnavailable, .temporarilyUnavailable)
+    case .unsupportedByProvider: self.init(.forbidden, .forbidden, .serverError)
+    case .unknownProvider, .unknownLogin, .loginDenied, .loginCancelled, .loginExpired, .loginInProgress,
+      .invalidCallback, .providerMisconfigured, .providerError, .registrationRejected, .invalidConfiguration,
+      .invalidBackup, .keyNotReplaceable:
+      self.init(.badGateway, .internalServerError, .serverError)
+    }
+  }
+
+  private init(_ forward: HTTPResponseStatus, _ cloud: HTTPResponseStatus, _ token: TokenRefusal.Code) {
+    self.forward = forward
+    self.cloud = cloud
+    self.token = token
+  }
+}
