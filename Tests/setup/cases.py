@@ -235,10 +235,10 @@ def without_terminal(stage, person):
 @case
 def login_leads_here(stage, person):
     same(person.run("setup", "nothing").returncode, 7, "the exit status of an unknown name")
-    for words in (["google"], [stage.demo.issuer]):
-        answer = person.run("login", *words)
-        same(answer.returncode, 7, "the exit status")
-        shows(answer.stderr, f"grantctl setup {words[0]}")
+    for word, status in (("google", 7), (stage.demo.issuer, 1)):
+        answer = person.run("login", word)
+        same(answer.returncode, status, f"the exit status of {word}")
+        shows(answer.stderr, f"grantctl setup {word}")
     shown = person.setup(stage.demo.issuer, command="login")
     shown.answer("Set it up now", "")
     finish(shown)

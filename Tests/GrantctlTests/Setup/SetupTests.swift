@@ -1,0 +1,69 @@
+import BrokerAPI
+import TestSupport
+import Testing
+
+@testable import grantctl
+
+@Suite struct SetupTests {
+  @Test("an issuer is taken as it is pasted")
+  func issuers() {
+    let table: [(String, String?)] = [
+      ("https://login.example.com", "https://login.example.com"), (" login.example.com\n", "https://login.example.com"),
+      ("https://login.example.com/.well-known/openid-configuration", "https://login.example.com"),
+      (
+        "https://login.example.com/realms/a/.well-known/openid-configuration?x=1",
+        "https://login.example.com/realms/a"
+      ),
+      ("https://login.example.com/.well-known/oauth-authorization-server/tenant", "https://login.example.com/tenant"),
+      ("http://127.0.0.1:8080/a/", "http://127.0.0.1:8080/a/"), ("google", nil), ("ada@example.com", nil),
+      ("ftp://login.example.com", nil), ("https://ada@login.example.com", nil), ("https://", nil),
+      ("https://login.example.com/a b", nil),
+    ]
+    for (text, issuer) in table { #expect(IssuerText(text)?.candidates.first == issuer, "\(text)") }
+    #expect(IssuerText("https://a.example/x")?.candidates == ["https://a.example/x", "https://a.example/x/"])
+    #expect(IssuerText("https://a.example/x/")?.candidates == ["https://a.example/x/", "https://a.example/x"])
+    #expect(IssuerText("https://A.Example:8443/x")?.host == "a.example")
+  }
+
+  @Test("an issuer of a template leads to it")
+  func templates() {
+    #expect(SetupTemplate.of(issuer: "https://accounts.google.com")?.name == "google")
+    #expect(SetupTemplate.of(issuer: "https://login.microsoftonline.com/common/v2.0")?.name == "microsoft")
+    #expect(SetupTemplate.of(issuer: "https://accounts.google.com.example.org") == nil)
+    #expect(Set(SetupTemplate.all.map(\.name)).count == SetupTemplate.all.count)
+  }
+
+  @Test("a section is printed so that no value can end a line")
+  func section() {
+    let lines = ProviderSectionText.lines(
+      "127.0.0.1", ["client_id": "a\"b\n[x]", "kind": "oidc", "scopes": ["openid", "e\\f"]])
+    #expect(
+      lines == [
+        "[provider.\"127.0.0.1\"]", "kind = \"oidc\"", "client_id = \"a\\\"b\\n[x]\"",
+        "scopes = [\"openid\", \"e\\\\f\"]",
+      ])
+  }
+
+  @Test("INI files of Python and rclone")
+  func ini() {
+    let text = "# c\n[a]\ntype = drive\nToken={\"x\": \"a=b\"}\n\n[b@c]\nk: v\n  more\n; c\nempty =\n"
+    let sections = INIText(Array(text.utf8)).sections
+    #expect(sections.map(\.name) == ["a", "b@c"])
+    #expect(sections.first?["token"] == "{\"x\": \"a=b\"}" && sections.last?["k"] == "v\nmore")
+    #expect(sections.last?["empty"] == nil)
+  }
+
+  @Test("accounts of a pizauth.conf")
+  func pizauth() {
+    let text = """
+      auth_notify_cmd = "notify \\"x\\""; // account "no" {}
+      account "a b" { client_id = "id"; scopes = ["s1", "s2"]; auth_uri_fields = { "k": "v" }; }
+      account "c" { token_uri = "https://t.example/"; }
+      account
+      """
+    let accounts = PizauthText(Array(text.utf8)).accounts
+    #expect(accounts.map(\.name) == ["a b", "c"])
+    #expect(accounts.first?["client_id"] == "id" && accounts.first?.values["scopes"] == ["s1", "s2"])
+    #expect(accounts.last?["token_uri"] == "https://t.example/")
+  }
+}
