@@ -10,7 +10,7 @@ import signal
 import subprocess
 import urllib.parse
 
-from cases import case, same, shows
+from cases import case, finish, same, shows
 from grantd_testing import Wrong, environment, wait_until
 from person import Skip, visit
 
@@ -204,3 +204,14 @@ def import_cloud_commands(stage, person):
     shows(answer.stderr, "github.com cannot be imported", "grantctl setup github")
     if "gho_secret" in answer.stdout + answer.stderr:
         raise Wrong("the token is shown")
+
+
+@case
+def setup_offers_import(stage, person):
+    config = person.home / ".config" / "rclone"
+    config.mkdir(parents=True)
+    (config / "rclone.conf").write_text("")
+    shown = person.setup(columns=40)
+    shown.answer("Template or issuer URL", stage.demo.issuer)
+    finish(shown)
+    shows(shown, "Accounts of rclone can be imported: `grantctl import --from rclone`", "Templates: google, ")

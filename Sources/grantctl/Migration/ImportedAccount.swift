@@ -52,6 +52,18 @@ enum ImportSources {
 
   static var names: String { all.map(\.name).joined(separator: ", ") }
 
+  /// The programs that have files of accounts in the user's home.
+  static func present(on terminal: Terminal) -> [String] {
+    let folder = terminal.configurationFolder
+    let places = [
+      ("oidc-agent", ["\(folder)/oidc-agent", "\(terminal.home)/.oidc-agent"]),
+      ("pizauth", ["\(folder)/pizauth.conf"]), ("rclone", ["\(folder)/rclone/rclone.conf"]),
+      ("email-oauth2-proxy", ["\(terminal.home)/emailproxy.config", "\(folder)/emailproxy.config"]),
+      ("gcloud", ["\(folder)/gcloud/application_default_credentials.json"]),
+    ]
+    return places.filter { $0.1.contains(where: terminal.files.exists) }.map(\.0)
+  }
+
   static func named(_ name: String) -> (any ImportSource)? { all.first { $0.name == name } }
 }
 

@@ -31,6 +31,9 @@ extension Setup {
       if questions.canAsk {
         if !names.isEmpty { terminal.note(SafeText.line("Providers here: \(names.joined(separator: ", "))")) }
         terminal.note("Templates: \(SetupTemplate.names)")
+        for program in ImportSources.present(on: terminal) {
+          terminal.note("Accounts of \(program) can be imported: `\(shell.command("import --from \(program)"))`")
+        }
       }
       word = try await questions.text("Template or issuer URL", flag: "https://ISSUER")
     }
