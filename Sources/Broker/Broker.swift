@@ -107,7 +107,7 @@ public final class Broker {
       requests: requests, disk: tokenFiles)
     let examiner = ProviderExaminer(
       runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
-      transport: transport)
+      transport: transport, journal: journal)
     checks = ProviderChecks(runtime, examiner: examiner, providers: providers, engine: engine)
     backups = Backups(
       runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,

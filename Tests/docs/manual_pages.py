@@ -13,7 +13,7 @@ FOUND = {"login_required": "grantd-rpc.7", "client_secret_file": "grantd.toml.5"
 
 def commands_of(help_text, path=""):
     """The names of a command's page and of the pages of its subcommands."""
-    name = f"{path}-{help_text['commandName']}" if path else help_text["commandName"]
+    name = (f"{path}-" if path else "") + help_text["commandName"].replace(" ", "-")
     yield name
     for child in help_text.get("subcommands", []):
         if child["commandName"] != "help" and child.get("shouldDisplay", True):

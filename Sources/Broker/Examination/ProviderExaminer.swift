@@ -12,10 +12,11 @@ final class ProviderExaminer: Piece {
   let authorizer: Authorizer
   let addresses: CallbackAddresses
   let transport: any Transport
+  let journal: Journal
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, authorizer: Authorizer,
-    addresses: CallbackAddresses, transport: any Transport
+    addresses: CallbackAddresses, transport: any Transport, journal: Journal
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -23,5 +24,6 @@ final class ProviderExaminer: Piece {
     self.authorizer = authorizer
     self.addresses = addresses
     self.transport = transport
+    self.journal = journal
   }
 }

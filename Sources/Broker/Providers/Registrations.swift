@@ -96,6 +96,9 @@ final class Registrations: Piece {
       throw storeError(error)
     }
     saved[name] = new
+    if !new.isByHand, new.redirectURI == nil, let port = addresses.port {
+      await journal.put(Self.portKey(name), String(port), "the callback port that was registered at \(name)")
+    }
     var warnings: [String] = []
     // Without an answer the registered method is used.
     if !new.isByHand,
@@ -175,6 +178,9 @@ final class Registrations: Piece {
       .compactMap { $0.options.base == nil ? registrar?.provider($0) : derived($0) }
       .sorted { $0.name < $1.name }
   }
+
+  /// The value of the journal with the callback port of a registration.
+  static func portKey(_ name: ProviderName) -> String { "registered-port.\(name)" }
 
   // MARK: Steps
 

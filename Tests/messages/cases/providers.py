@@ -86,3 +86,25 @@ def needless_advice(home):
     text = home.output("doctor", "demo", status=0)
     shows(text, "ok grant types: authorization_code; refreshes succeed although the metadata do not name refresh_token")
     lacks(text, "warn grant types")
+
+
+@case("changed-port")
+def changed_port(home):
+    """A registered client whose redirect URI has another port than the broker now is reported."""
+    fake = home.provider()
+    fake.extra["registration_endpoint"] = f"{fake.issuer}/register"
+    home.configure()
+    home.start()
+    home.output("provider", "register", fake.issuer, "--name", "made")
+    shows(home.output("doctor", "made", status=0), "ok redirect URI")
+    home.stop()
+    before, port = home.port, free_ports()[0]
+    home.configure(port=port)
+    home.start()
+    shows(home.output("doctor", "made", status=0), "warn redirect URI", f"registered with callback port {before}",
+          f"now has port {port}", f"Set `port = {before}` in [callback]", f"grantctl provider register {fake.issuer} --name made")
+    # The port of before is right again.
+    home.stop()
+    home.configure(port=before)
+    home.start()
+    lacks(home.output("doctor", "made", status=0), "warn redirect URI")
