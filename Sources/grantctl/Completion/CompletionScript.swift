@@ -106,6 +106,7 @@ struct CompletionScript {
       command.positions.enumerated().map { ("\(command.path):\($0)", $1) }
     }
     return """
+      # sh, not prose (words: ok)
       _grantctl_children() {
         case "$1" in
       \(cases(commands.filter { !$0.children.isEmpty }.map { ($0.path, $0.children.joined(separator: " ")) }))
@@ -139,6 +140,7 @@ struct CompletionScript {
 
   /// Prints a candidate on each line: `_grantctl_candidates PROGRAM WORD… CURRENT`. A variable `path` would be PATH in zsh.
   private static let candidates = #"""
+    # sh, not prose (words: ok)
     _grantctl_names() {
       case "$1" in
         '='*) for name in ${1#=}; do printf '%s\n' "$name"; done ;;
@@ -193,6 +195,7 @@ struct CompletionScript {
     """#
 
   private static let bash = #"""
+    # sh, not prose (words: ok)
     _grantctl() {
       local IFS=$' \t\n' program route position broker socket valued word reply name line current=$2
       COMPREPLY=()
@@ -205,6 +208,7 @@ struct CompletionScript {
     """#
 
   private static let zsh = #"""
+    # sh, not prose (words: ok)
     _grantctl() {
       local -a found given
       given=("${words[1]}" "${(@)words[2,CURRENT-1]}" "${words[CURRENT]}")
