@@ -113,22 +113,23 @@ class Race(Go):
 
 class Swift(Language):
     name = "swift"
+    options = ()
 
     def build(self, stage):
-        self.program = built(DRIVERS / "swift-driver") / "driver"
+        self.program = built(DRIVERS / "swift-driver", *self.options) / "driver"
 
     def command(self, stage):
         return [self.program]
 
 
-def built(package):
+def built(package, *options):
     """The folder of its programs: one for all packages, so that the library is compiled once."""
     results = ROOT / ".build" / "swift"
     done = subprocess.run(
-        [need("swift"), "build", "--package-path", package, "--scratch-path", results], capture_output=True, text=True)
+        [need("swift"), "build", "--package-path", package, "--scratch-path", results, *options], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stdout[-3000:] + done.stderr[-500:])
-    return results / "debug"
+    return results / ("release" if "release" in options else "debug")
 
 
 LANGUAGES = [Swift(), Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), Asyncio()]
