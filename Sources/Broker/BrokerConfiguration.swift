@@ -196,6 +196,8 @@ enum Limit {
   static let oddities = 16
   /// Accounts with a challenge that only a login can answer.
   static let stepUps = 1000
+  /// How long no refresh is spent on a server that refused a fresh token for its audience.
+  static let otherAudience = Duration.seconds(600)
   /// Scopes that a caller may name.
   static let scopes = 64
   /// A commit that takes longer makes the store count as slow.

@@ -137,6 +137,24 @@ def stronger_sign_in(scene):
     works(broker, "notes")
 
 
+@case
+def other_audience(scene):
+    """A token for another audience: the error names `resource`, and costs one refresh, not one for each call."""
+    authorization, resource = scene.pair()
+    authorization.clients["c"] = {}
+    broker = scene.start(f'[provider.company]\nkind = "oauth2"\nissuer = "{authorization.issuer}"\nclient_id = "c"\n'
+                         f'scopes = ["notes.read"]\napi_base = "{resource.url}"\n')
+    broker.login("company", "work")
+    before = len(authorization.forms("/token"))
+    for _ in range(4):
+        status, answer, _ = broker.forward("work/mcp", LIST)
+        same((status, answer["error"]["data"]["reason"]), (200, "provider_error"), "the answer")
+        must(f"grantctl login {scene.url(resource)}" in answer["error"]["data"]["hint"], f"the hint: {answer}")
+    same(len(authorization.forms("/token")) - before, 1, "refreshes")
+    broker.login(scene.url(resource), "notes")
+    works(broker, "notes")
+
+
 class Events:
     """`grantctl events`."""
 

@@ -1,4 +1,5 @@
 import BrokerAPI
+import FoundationEssentials
 import Grants
 import Logging
 import OAuth
@@ -76,5 +77,33 @@ extension Accounts {
           generation: grant.saved.generation, message: message, hint: hint))
     }
     return RPCError(stepUp.scopes.isEmpty ? .loginRequired : .scopeNotGranted, message, hint: hint)
+  }
+}
+
+extension Accounts {
+  /// The error for a token of another audience: the server names its metadata (RFC 9728 §5.1), and the account's tokens
+  /// are for another resource, or for none. Nil: a refresh may help.
+  ///
+  /// - Parameter isFresh: the refused token has just been issued.
+  func otherAudience(
+    _ response: HTTPResponse, to sent: HTTPRequest, of account: AccountName, isFresh: Bool
+  ) -> RPCError? {
+    guard response.status == 401, let challenge = (try? ResourceChallenge(response)) ?? nil, challenge.metadata != nil,
+      let saved = self[account]?.saved, let url = ResourceURL(sent.url.absoluteString),
+      saved.resource.map({ !url.belongs(to: $0) }) ?? true
+    else { return nil }
+    if isFresh {
+      if table.otherAudiences.count >= Limit.stepUps { table.otherAudiences = [:] }
+      table.otherAudiences[account] = now
+    }
+    guard let since = table.otherAudiences[account], now >= since, now - since < Limit.otherAudience,
+      since >= saved.loggedInAt
+    else { return nil }
+    let resource = saved.resource.map { "the resource \($0.printable(limit: 256))" } ?? "no particular resource"
+    return RPCError(
+      .providerError, "\(url.host) refuses the token of account \(account), which is for \(resource)",
+      hint:
+        "Sign in for its own resource: `grantctl login \(url.origin)\(url.path)`. Or set `resource` of the provider."
+    )
   }
 }

@@ -205,6 +205,11 @@ extension AuthorizedCalls {
     }
     // A refresh brings neither scopes nor a newer sign-in.
     if let error = accounts.noteStepUp(response, of: question.account) { return .stepUp(error) }
+    if let error = accounts.otherAudience(
+      response, to: sent.request, of: question.account, isFresh: sent.renewed.token)
+    {
+      return .refused(error)
+    }
     // The refusal's words go to the client.
     switch target.provider.verdict(on: response.withoutEchoes(of: sent.request)) {
     case .passed: return .passed
