@@ -27,6 +27,8 @@ public struct BrokerConfiguration: Sendable {
   public var listeners: [BrokerStatus.ListenerView] = []
   /// Opens what has to be open before anything changes, such as a listener's new port. If it fails, the reload fails.
   public var prepareEdges: (@Sendable () async throws(RPCError) -> Void)?
+  /// Closes what ``prepareEdges`` opened, if a later reload was faster.
+  public var abandonEdges: (@Sendable () async -> Void)?
   /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
   /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
   public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?

@@ -58,8 +58,11 @@ final class Reloading: Piece {
       throw error
     }
     await actions?.prepare(new)
-    // A later reload that was quicker read the newer file: it stays in force.
-    if turn < accepted, let latest { return await latest.value }
+    // A later reload that was faster read the newer file: that one applies.
+    if turn < accepted, let latest {
+      await new.abandonEdges?()
+      return await latest.value
+    }
     accepted = turn
     // A permission that was taken away must not last as long as a slow disk or listener.
     var enforced = new

@@ -1,14 +1,13 @@
 import BrokerAPI
 import NIOHTTP1
 
-/// What an error of the broker is in each protocol over HTTP. One table without a default: a new reason has to be given
-/// its row.
+/// The status of a broker's error in each HTTP protocol. One table without a default: a new reason needs a row.
 struct ErrorStatus {
-  /// Of `/forward`. Never 401: clients would look for a sign-in of their own.
+  /// The status for `/forward`. Never 401: clients would start their own sign-in.
   var forward: HTTPResponseStatus
-  /// Of the cloud endpoints, whose clients try again if it is 503.
+  /// The status for the cloud endpoints, whose clients try again if it is 503.
   var cloud: HTTPResponseStatus
-  /// Of the token endpoint (RFC 6749 §5.2). `invalid_grant` has clients ask their user to sign in, so only an ended login
+  /// The code for the token endpoint (RFC 6749 §5.2). `invalid_grant` has clients ask their user to sign in, so only an ended login
   /// is that.
   var token: TokenRefusal.Code
 

@@ -292,6 +292,7 @@ struct Daemon: Sendable {
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
     configuration.prepareEdges = { () async throws(RPCError) in try await http.prepare(new) }
+    configuration.abandonEdges = { await http.abandon() }
     configuration.applyToEdges = { configuration in
       configuration.warnings += await callbacks.update(new)
       configuration.publicOrigin = await callbacks.publicOrigin

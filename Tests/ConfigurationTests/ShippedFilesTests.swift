@@ -87,6 +87,7 @@ import Testing
     standard.http.listen = .loopback(host: "127.0.0.1", port: 7817)
     standard.http.unix = "http.sock"
     standard.logLevel = "info"
+    standard.clientMetadata = "https://example.com/grantd.json"
     #expect(settings == standard)
 
     for (header, names) in ConfigurationReference.keys {

@@ -61,7 +61,11 @@ extension Accounts {
     let missing = missing(stepUp.scopes, grant)
     guard stepUp.scopes.isEmpty || !missing.isEmpty else { return nil }
     let old = self.stepUp(of: grant)
-    if !stepUp.scopes.isEmpty, let old { stepUp.scopes += old.scopes.filter { !stepUp.scopes.contains($0) } }
+    // In the old order and limited: a hostile server may name other scopes each time.
+    if !stepUp.scopes.isEmpty, let old {
+      stepUp.scopes = old.scopes + stepUp.scopes.filter { !old.scopes.contains($0) }
+    }
+    stepUp.scopes = Array(stepUp.scopes.prefix(Limit.scopes))
     if table.stepUps[account] == nil, table.stepUps.count >= Limit.stepUps { table.stepUps = [:] }
     table.stepUps[account] = stepUp
     let what =

@@ -64,6 +64,7 @@ extension Registrations {
     _ new: SavedRegistration, _ provider: any Provider
   ) async throws(RPCError) -> ProviderConnection {
     let name = new.provider
+    guard isFree(name), !pending.contains(name) else { throw taken(name) }
     saved[name] = new
     do throws(StoreError) {
       try await journal.commit([.putRegistration(new)])
@@ -76,6 +77,17 @@ extension Registrations {
     }
     logger.notice("added provider \(name)", metadata: ["provider": "\(name)"])
     return providers.add(provider)
+  }
+
+  /// Whether a new provider may have the name: accounts of a removed provider would send their refresh tokens to it.
+  func isFree(_ name: ProviderName) -> Bool {
+    providers[name] == nil && saved[name] == nil && accounts.count(at: name) == 0
+  }
+
+  func taken(_ name: ProviderName) -> RPCError {
+    RPCError(
+      .registrationRejected, "the name \(name) is used by another provider, or by accounts of one that was removed",
+      hint: "Choose another name with --name, or remove those accounts with `grantctl logout`.")
   }
 
   /// The providers that use the client of this one.

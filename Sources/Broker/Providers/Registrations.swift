@@ -10,7 +10,7 @@ import OAuth
 final class Registrations: Piece {
   let runtime: Runtime
   let providers: ProviderDirectory
-  private let accounts: Accounts
+  let accounts: Accounts
   let journal: Journal
   private let addresses: CallbackAddresses
   let registrar: (any Registrar)?
@@ -19,6 +19,8 @@ final class Registrations: Piece {
   var configured: Set<ProviderName> { Set(configuredProviders.keys) }
   private(set) var configuredProviders: [ProviderName: any Provider] = [:]
   private(set) var declared: Set<AccountName> = []
+  /// Names whose registration is being written.
+  private(set) var pending: Set<ProviderName> = []
 
   init(
     _ runtime: Runtime, providers: ProviderDirectory, accounts: Accounts, journal: Journal,
@@ -85,10 +87,11 @@ final class Registrations: Piece {
         throw rejected(failure, issuer: candidate.provider.description.issuer ?? metadata.issuer)
       }
     }
-    guard registrar.provider(new) != nil, providers[name] == nil else {
+    guard registrar.provider(new) != nil, providers[name] == nil, pending.insert(name).inserted else {
       await remove(new, over: candidate)
-      throw RPCError(.registrationRejected, "a provider of that name came meanwhile: \(name)")
+      throw taken(name)
     }
+    defer { pending.remove(name) }
     do throws(StoreError) {
       try await journal.commit([.putRegistration(new)])
     } catch {

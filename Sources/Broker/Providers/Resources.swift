@@ -170,7 +170,7 @@ final class Resources: Piece {
 
   private func refused(_ error: RPCError, _ found: Found, _ server: Server) -> RPCError {
     var error = error
-    error.hint = byHand(found, server)
+    error.hint = error.hint ?? byHand(found, server)
     return error
   }
 
@@ -198,9 +198,10 @@ final class Resources: Piece {
   /// The user's choice, or the first free name from the URL: the host, with the port, with the path.
   private func newName(_ wanted: ProviderName?, _ url: ResourceURL) throws(RPCError) -> ProviderName {
     if let wanted {
-      guard providers[wanted] == nil else {
+      guard registrations.isFree(wanted) else {
         throw .invalidParams(
-          "params.provider: provider \(wanted) is for another resource", hint: "Choose another name with --name.")
+          "params.provider: the name \(wanted) is used by another provider, or by accounts of one that was removed",
+          hint: "Choose another name with --name.")
       }
       return wanted
     }
@@ -209,7 +210,7 @@ final class Resources: Piece {
     let path = url.path.split(separator: "/").map { "-" + $0 }.joined()
     let texts = [host, host + port, host + path, host + port + path]
     for text in texts {
-      if let name = ProviderName(rawValue: String(text.prefix(64))), providers[name] == nil { return name }
+      if let name = ProviderName(rawValue: String(text.prefix(64))), registrations.isFree(name) { return name }
     }
     throw .invalidParams(
       "params.provider: providers named \(host) exist for other resources",

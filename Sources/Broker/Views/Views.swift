@@ -71,7 +71,8 @@ final class Views: Piece {
     let behind = newest - now
     return .init(
       behind_seconds: behind.wholeSeconds,
-      message: "this machine's clock shows \(now.text), but a saved token was issued at \(newest.text)",
+      message: "this machine's clock is wrong, or was: it shows \(now.text), and a saved token was issued at "
+        + newest.text,
       hint: "Set the clock: `timedatectl` shows whether it is synchronized. Until then tokens on disk are refreshed "
         + "before they are used.")
   }

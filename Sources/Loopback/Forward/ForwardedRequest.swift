@@ -306,7 +306,7 @@ final class ForwardedRequest: UpstreamReceiver {
       upstream?.cancel()
       send(next)
     case .refused(let error): fail(HTTPReply(error, refused: true))
-    case .stepUp(let error) where head.status == .unauthorized || JSONRPCReply.mayAnswer(self.head):
+    case .stepUp(let error) where head.status == .unauthorized || isJSONRPC(error):
       fail(HTTPReply(error, refused: true))
     case .stepUp: passJudged(head, items)
     case .passed where head.status == .unauthorized:
@@ -316,6 +316,12 @@ final class ForwardedRequest: UpstreamReceiver {
           hint: "Ask the provider for the reason."))
     case .passed: passJudged(head, items)
     }
+  }
+
+  /// Whether the client understands a JSON-RPC error; others get the API's own answer.
+  private func isJSONRPC(_ error: RPCError) -> Bool {
+    guard JSONRPCReply.mayAnswer(head), let whole = body.whole else { return false }
+    return JSONRPCReply.error(HTTPReply(error), to: whole) != nil
   }
 
   /// Passes an answer that the broker has judged, with the parts that came during that.

@@ -166,6 +166,10 @@ public struct ClientRegistrar: Registrar {
     settings.resource = registration.options.resource
     settings.api = APISettings()
     settings.api.base = registration.options.apiBase
+    // They ask for rights or an audience at the base's servers: the token is for the resource, which another operator runs.
+    (settings.authorizationParameters, settings.deviceParameters) = ([:], [:])
+    (settings.tokenParameters, settings.refreshParameters) = ([:], [:])
+    (settings.authorizationDetails, settings.claims) = (nil, nil)
     return OAuthProvider(settings)
   }
 

@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct RepairCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "repair", abstract: "Repair or remove rows that cannot be read.",
+    commandName: "repair", abstract: "Remove rows that cannot be read, or repair them.",
     usage: "grantctl repair [<row>] [--remove] [options]",
     discussion: """
       A damaged row of the database stays on disk, and affects only its account. Without an argument the command \

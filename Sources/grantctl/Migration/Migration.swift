@@ -125,7 +125,8 @@ struct Migration {
     switch server {
     case .issuer(let issuer): IssuerText(issuer)?.candidates.contains(provider.issuer ?? "") == true
     case .template(let name): provider.profile == name
-    case .endpoints: provider.kind == "oauth2" && provider.issuer == nil
+    // The list does not name endpoints, and another server may have given out the same client ID.
+    case .endpoints: false
     }
   }
 

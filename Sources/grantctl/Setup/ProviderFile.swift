@@ -29,6 +29,12 @@ struct ProviderFile {
         .failure, "\(path) exists and has another content",
         hints: ["Add the provider under another name: `\(again) --name NAME`"])
     }
+    let isNew = !isThere(path)
+    if secret != nil, isNew, isThere(secretPath) {
+      throw Failure(
+        .failure, "\(secretPath) exists, and another provider may use it",
+        hints: ["Remove it if nothing uses it, or choose another name: `\(again) --name NAME`"])
+    }
     if let secret {
       // Exposed to be written for the broker.
       if let reason = terminal.files.rewrite(secretPath, Array("\(secret.exposed)\n".utf8), secretPath) {
@@ -44,11 +50,18 @@ struct ProviderFile {
       _ = try await shell.ask(BrokerReload.self, NoParams())
       _ = try await shell.ask(ProviderGet.self, .init(provider: name))
     } catch {
-      _ = terminal.files.remove(path)
-      if secret != nil { _ = terminal.files.remove(secretPath) }
+      // An earlier file of this provider is not removed: it was written by an earlier run of this command.
+      if isNew {
+        _ = terminal.files.remove(path)
+        if secret != nil { _ = terminal.files.remove(secretPath) }
+      }
       throw error
     }
     return path
+  }
+
+  private func isThere(_ path: String) -> Bool {
+    if case .text = terminal.files.text(path) { true } else { false }
   }
 
   /// The system's broker runs as its own user, and reads files of its group.

@@ -167,6 +167,7 @@ extension Setup {
       do throws(Failure) {
         let result = try await shell.ask(ProviderRegister.self, params).value()
         for warning in result.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
+        addedProvider = result.provider
         let verb = params.client_id == nil ? "registered" : "added"
         done("Provider", "\(result.provider) (\(result.issuer))")
         done("Client", "\(verb), \(result.client_id)")

@@ -60,7 +60,7 @@ extension Setup {
 
   /// A client ID that the provider does not know is not kept: the next run asks for it again.
   private func withdraw(_ provider: String, _ result: LoginProbe.Result) async throws(Failure) {
-    guard result.cause == "client_id" || result.cause == nil else { return }
+    guard addedProvider == provider, result.cause == "client_id" || result.cause == nil else { return }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
     guard shown.section != nil, shown.provider.accounts == 0 else { return }
     try await forget(provider)

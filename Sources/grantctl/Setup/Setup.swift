@@ -17,6 +17,8 @@ struct Setup {
   let outer: Shell
   let questions: Questions
   private(set) var steps: [Step] = []
+  /// The provider that this run added.
+  var addedProvider: String?
 
   init(_ given: SetupCommand, _ shell: Shell) {
     self.given = given

@@ -39,15 +39,30 @@ struct HTTPServing: Sendable {
   ///
   /// - Throws: `invalid_configuration` if one cannot be served; then none is open.
   func prepare(_ settings: Settings) async throws(RPCError) {
+    let wanted = [
+      (metrics, settings.metrics.listen.map(LocalListener.init)), (port, settings.http.listen.map(LocalListener.init)),
+      (socket, socketAddress(settings)),
+    ]
     do throws(RPCError) {
-      try await metrics.prepare(settings.metrics.listen.map(LocalListener.init))
-      try await port.prepare(settings.http.listen.map(LocalListener.init))
-      try await socket.prepare(socketAddress(settings))
+      for (serving, address) in wanted where !(await isServed(address, by: serving)) {
+        try await serving.prepare(address)
+      }
     } catch {
-      for serving in [metrics, port, socket] { await serving.abandon() }
+      await abandon()
       throw error
     }
   }
+
+  /// Whether another listener of the broker has the address now, and gives it up in the same reload.
+  private func isServed(_ address: LocalListener?, by serving: LocalServing) async -> Bool {
+    guard let address else { return false }
+    for other in [metrics, port, socket] where other !== serving {
+      if await other.isServing(address) { return true }
+    }
+    return false
+  }
+
+  func abandon() async { for serving in [metrics, port, socket] { await serving.abandon() } }
 
   /// - Returns: a warning for each listener that cannot be had.
   func update(_ settings: Settings) async -> [String] {

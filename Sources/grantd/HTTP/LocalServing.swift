@@ -88,6 +88,8 @@ actor LocalServing {
     await unused?.retire()
   }
 
+  func isServing(_ address: LocalListener) -> Bool { served.map { $0.isSamePlace(as: address) } ?? false }
+
   private func server(at address: LocalListener, _ application: any HTTPApplication) -> HTTPServer {
     HTTPServer(
       address: address, limits: limits, keeper: keeper, group: MultiThreadedEventLoopGroup.singleton, logger: logger,

@@ -221,7 +221,7 @@ import Testing
     #expect(!whole.allowed && whole.why.contains("whole token") && whole.why.contains("rule mail"))
     for (subject, account, method, word) in [
       (PolicyExplain.Subject(uid: 1000, unit: "other.service"), "work", nil, "not mail.service"),
-      (.init(uid: 1000), "work", nil, "not known"), (.init(uid: 5, unit: "mail.service"), "work", nil, "uid is 5"),
+      (.init(uid: 1000), "work", nil, "not known"), (.init(uid: 5, unit: "mail.service"), "work", nil, "is uid 5"),
       (.init(uid: 1000, unit: "mail.service"), "home", nil, "not for account home"),
       (.init(uid: 1000, unit: "mail.service"), "work", "account.logout", "does not allow"),
     ] as [(PolicyExplain.Subject, String, String?, String)] {

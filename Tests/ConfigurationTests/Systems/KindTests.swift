@@ -46,9 +46,11 @@ import Testing
     let paths = try #require(FileManager.default.enumerator(atPath: folder)).compactMap { $0 as? String }
     let sources = paths.filter { $0.hasSuffix(".swift") }
     #expect(sources.count > 5)
-    // `oauth2` is a word of addresses too.
+    // `oauth2` is also a part of addresses.
     let kinds = ProviderKind.allCases.filter { $0 != .oauth2 }.map(\.rawValue)
-    for source in sources {
+    // They write sections of the configuration, or name programs such as oidc-agent.
+    let writers = ["Migration/", "Setup/", "Accounts/ImportCommand.swift", "Providers/Registrations+ByHand.swift"]
+    for source in sources where !writers.contains(where: source.hasPrefix) {
       for line in try file("Sources/\(room)/\(source)").split(separator: "\n") {
         // What a reply looks like.
         if line.contains("\"kind\": \"") { continue }

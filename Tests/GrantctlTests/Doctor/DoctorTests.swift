@@ -272,7 +272,7 @@ import UnixSocket
     ),
     (
       status(), Scene(answers: ["--check-config": .init(status: 78, out: "", err: "a:3: x\n")], programs: ["grantd"]),
-      "  FAIL  configuration: grantd does not start with with it:"
+      "  FAIL  configuration: grantd does not start with this configuration:"
     ),
     (
       status(),

@@ -56,7 +56,8 @@ extension RefreshEngine {
           !journal.isShared || latest.issuedAt >= asked
         {
           // The machine slept longer than the token lives, while the answer was on its way. The token is not too short.
-          guard !hasSlept, wasLongEnough(latest, grant, key, minimumTTL) else { throw tooShort(grant) }
+          guard !hasSlept, now - latest.issuedAt > Limit.lateAnswer, wasLongEnough(latest, grant, key, minimumTTL)
+          else { throw tooShort(grant) }
           hasSlept = true
         }
         let isReplacement =

@@ -13,9 +13,9 @@ final class TokenRequests: Piece {
   private let engine: RefreshEngine
   private let authorizer: Authorizer
   private var verify: (@BrokerActor (AccountName, Duration) async -> Bool?)?
-  /// The generation that each account's provider was last asked about, and until when it is not asked again. Bounded by
+  /// The token that each account's provider was last asked about, and until when it is not asked again. Bounded by
   /// ``Limit/verifiedTokens``.
-  private var verified: [AccountName: (generation: Int64, isAlive: Bool?, until: Duration)] = [:]
+  private var verified: [AccountName: (token: Secret, isAlive: Bool?, until: Duration)] = [:]
   /// Questions under way, and their waiters.
   private var verifying: [AccountName: Waiters.Key] = [:]
   /// Reports that wait to be written, and their waiters.
@@ -151,16 +151,18 @@ final class TokenRequests: Piece {
       try await finish(for: asker, by: deadline) { await self.end(account, token) }
     } else if let key = verifying[account] {
       try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
-    } else if verified[account].map({ $0.generation == generation && uptime < $0.until }) != true {
+    } else if verified[account].map({ $0.token == token.accessToken && uptime < $0.until }) != true {
       let key = waiters.newWork()
       verifying[account] = key
       Task {
         let isAlive = await verify?(account, uptime + Timeouts.standard)
         if verified[account] == nil, verified.count >= Limit.verifiedTokens { dropVerified() }
         let pause = isAlive == nil ? Limit.unverifiedToken : Limit.verifiedToken
-        verified[account] = (generation, isAlive, uptime + pause)
+        verified[account] = (token.accessToken, isAlive, uptime + pause)
         if isAlive == false { await end(account, token) }
-        if isAlive == true { await endReports(of: account, generation) }
+        if isAlive == true, accounts[account]?.token?.accessToken == token.accessToken {
+          await endReports(of: account, generation)
+        }
         verifying[account] = nil
         waiters.wake(key)
       }
@@ -183,7 +185,7 @@ final class TokenRequests: Piece {
     guard !grant.saved.isRenewable, grant.token?.generation == generation, let verdict = verified[account] else {
       return false
     }
-    return verdict.generation == generation && verdict.isAlive == true && uptime < verdict.until
+    return verdict.token == grant.token?.accessToken && verdict.isAlive == true && uptime < verdict.until
   }
 
   /// The provider considers the token valid: its reporters get it again.

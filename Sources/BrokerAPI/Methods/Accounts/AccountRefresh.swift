@@ -27,6 +27,7 @@ public enum AccountRefresh: RPCMethod {
   public static let resultDocs = [
     "refreshed": "Whether there is a newer token than before.",
     "generation": "The generation of the current token.",
+    "confirmed": "Absent.",
   ]
   public static let example = MethodExample(
     params: ["account": "work"], result: ["refreshed": true, "generation": 8])

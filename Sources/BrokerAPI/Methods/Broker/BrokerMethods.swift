@@ -145,7 +145,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .tokenRefreshed: "A new access token was issued."
     case .tokenFailed: "A refresh failed; it is tried again by itself."
     case .scopesLost: "A refresh returned fewer scopes than granted."
-    case .scopesRequired: "A server requires a scope that was not granted, or a newer sign-in."
+    case .scopesRequired: "A server requires a scope or a newer sign-in."
     case .loginRequired: "A person must sign in again."
     case .loginStarted: "A login waits for a person."
     case .loginActionRequired: "A login waits for a person to do something more."

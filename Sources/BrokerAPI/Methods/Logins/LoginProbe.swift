@@ -55,8 +55,8 @@ public enum LoginProbe: RPCMethod {
   public static let example = MethodExample(
     params: ["provider": "example"],
     result: [
-      "result": "failed", "message": "login.example.com answers the authorization request with HTTP 403",
-      "hint": "Copy the client ID again from the provider's page: it does not know s6BhdRkqt3.",
+      "result": "failed", "message": "login.example.com answers with HTTP 403",
+      "hint": "Copy the client ID again from the provider's page.",
       "cause": "client_id", "pushed": false,
     ])
 }

@@ -78,7 +78,7 @@ public enum ResourceDiscover: RPCMethod {
     params: ["url": "https://mcp.example.com/mcp"],
     result: [
       "resource": "https://mcp.example.com/mcp",
-      "metadata_url": "https://mcp.example.com/.well-known/oauth-protected-resource/mcp",
+      "metadata_url": "https://mcp.example.com/.well-known/oauth-protected-resource",
       "issuer": "https://login.example.com", "issuers": ["https://login.example.com"], "scopes": ["notes.read"],
       "client": "registration",
     ])
