@@ -7,8 +7,8 @@ struct ErrorStatus {
   var forward: HTTPResponseStatus
   /// The status for the cloud endpoints, whose clients try again if it is 503.
   var cloud: HTTPResponseStatus
-  /// The code for the token endpoint (RFC 6749 §5.2). `invalid_grant` has clients ask their user to sign in, so only an ended login
-  /// is that.
+  /// The code for the token endpoint (RFC 6749 §5.2). `invalid_grant` has clients ask their user to sign in, so only
+  /// an ended login is that.
   var token: TokenRefusal.Code
 
   init(_ error: RPCError) {
