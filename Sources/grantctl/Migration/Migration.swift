@@ -81,7 +81,9 @@ struct Migration {
         hints: ["Give the client that the refresh token was issued to: `\(command) --client-id ID`"])
     }
     let known = try await shell.ask(ProviderList.self, NoParams()).value().providers
-    if let same = known.first(where: { $0.client_id == id && Self.isOf(server, $0) }) { return same.provider }
+    for provider in known where provider.client_id == id {
+      if try await isOf(server, provider) { return provider.provider }
+    }
     let taken = Set(known.map(\.provider))
     func free(_ base: String) -> String {
       ([base] + (2...99).map { "\(base)-\($0)" }).first { !taken.contains($0) } ?? base
@@ -121,12 +123,14 @@ struct Migration {
     throw first ?? Failure(.failure, "there is no issuer")
   }
 
-  private static func isOf(_ server: ImportedAccount.Server, _ provider: ProviderView) -> Bool {
+  private func isOf(_ server: ImportedAccount.Server, _ provider: ProviderView) async throws(Failure) -> Bool {
     switch server {
-    case .issuer(let issuer): IssuerText(issuer)?.candidates.contains(provider.issuer ?? "") == true
-    case .template(let name): provider.profile == name
-    // The list does not name endpoints, and another server may have given out the same client ID.
-    case .endpoints: false
+    case .issuer(let issuer): return IssuerText(issuer)?.candidates.contains(provider.issuer ?? "") == true
+    case .template(let name): return provider.profile == name
+    // Another server may have issued the same client ID, and must not get the refresh token.
+    case .endpoints(_, let token):
+      let shown = try await shell.ask(ProviderGet.self, .init(provider: provider.provider)).value()
+      return shown.endpoints["token"] == token
     }
   }
 
