@@ -4,7 +4,7 @@ import BrokerAPI
 struct ImportCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "import", abstract: "Create an account from a refresh token or another program.",
-    usage: "grantctl import [<account>] (--provider <name> | --from <program>) [options]",
+    usage: "grantctl import [<account>] (--provider <name> | --from <tool>) [options]",
     discussion: """
       Reads the refresh token from standard input; at a terminal it asks for it, and does not show it. The token must \
       have been issued to the client that the provider's section names. The broker tries it at once; from then on no \

@@ -70,7 +70,7 @@ import Testing
     let view = try await rig.call(AccountGet.self, .init(account: "work"))
     #expect(view.required_scopes?.contains("notes.write") == true)
     let login = try await rig.start()
-    let url = try #require(login.destinations.first { $0.kind == "browser" }?.url)
+    let url = try #require(login.destinations.first { $0.kind == "manual" }?.url)
     #expect(url.contains("notes.write"))
     // Another 403 is the server's own.
     guard case .passed = await rig.router.judge(HTTPResponse(status: 403), to: sent) else {

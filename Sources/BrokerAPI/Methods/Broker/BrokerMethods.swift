@@ -153,7 +153,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .loginFailed: "A login was denied, cancelled, expired or failed."
     case .accountRemoved: "An account was forgotten."
     case .refreshTokenExpiring: "A refresh token ends soon: sign in again before."
-    case .releaseWaiting: "A program waits until a person allows it a token."
+    case .releaseWaiting: "A program waits until a user allows it a token."
     case .releaseEnded: "It waits no longer."
     case .providerUnreachable: "A provider does not answer; its refreshes rest."
     case .providerRecovered: "A provider answers again."

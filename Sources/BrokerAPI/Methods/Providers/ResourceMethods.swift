@@ -77,9 +77,8 @@ public enum ResourceDiscover: RPCMethod {
   public static let example = MethodExample(
     params: ["url": "https://mcp.example.com/mcp"],
     result: [
-      "resource": "https://mcp.example.com/mcp",
-      "metadata_url": "https://mcp.example.com/.well-known/oauth-protected-resource",
-      "issuer": "https://login.example.com", "issuers": ["https://login.example.com"], "scopes": ["notes.read"],
+      "resource": "https://mcp.example.com/mcp", "issuer": "https://login.example.com",
+      "issuers": ["https://login.example.com"], "scopes": ["notes.read"],
       "client": "registration",
     ])
 }
