@@ -155,12 +155,12 @@ import Testing
     let text = Self.text(60)
     let unicode = ["LANG": "C.UTF-8", "TERM": "xterm"]
     let table: [Row] = [
-      (.auto, .init(columns: 80, rows: 24), unicode, 21), (.auto, .init(columns: 41, rows: 23), unicode, 21),
+      (.auto, .init(columns: 80, rows: 24), unicode, 21), (.auto, .init(columns: 41, rows: 24), unicode, 21),
       (.auto, .init(columns: 40, rows: 24), unicode, 19), (.auto, .init(columns: 80, rows: 22), unicode, 19),
       (.auto, .init(columns: 36, rows: 24), unicode, nil), (.auto, .init(columns: 80, rows: 20), unicode, nil),
       (.auto, nil, unicode, nil), (.auto, .init(columns: 80, rows: 24), [:], nil),
       (.auto, .init(columns: 80, rows: 24), ["LANG": "C"], nil),
-      (.auto, .init(columns: 80, rows: 24), ["LANG": "de_DE.utf8"], 19),
+      (.auto, .init(columns: 80, rows: 24), ["LANG": "de_DE.utf8"], 21),
       (.auto, .init(columns: 80, rows: 24), ["LC_ALL": "C", "LANG": "C.UTF-8"], nil),
       (.auto, .init(columns: 80, rows: 24), ["LANG": "C.UTF-8", "TERM": "dumb"], nil),
       (.never, .init(columns: 80, rows: 24), unicode, nil), (.always, nil, [:], 21),
