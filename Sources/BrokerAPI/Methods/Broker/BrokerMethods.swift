@@ -150,7 +150,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .loginStarted: "A login waits for a person."
     case .loginActionRequired: "A login waits for a person to do something more."
     case .loginCompleted: "A person signed in."
-    case .loginFailed: "A login was denied, cancelled, expired or failed."
+    case .loginFailed: "A login was denied, cancelled, or ended early."
     case .accountRemoved: "An account was forgotten."
     case .refreshTokenExpiring: "A refresh token ends soon: sign in again before."
     case .releaseWaiting: "A program waits until a user allows it a token."
