@@ -87,6 +87,8 @@ final class Registrations: Piece {
         throw rejected(failure, issuer: candidate.provider.description.issuer ?? metadata.issuer)
       }
     }
+    // The provider of the same name is there afterwards, and its caller can use it.
+    for _ in 0..<100 where pending.contains(name) { await surroundings.sleep(.milliseconds(100)) }
     guard registrar.provider(new) != nil, providers[name] == nil, pending.insert(name).inserted else {
       await remove(new, over: candidate)
       throw taken(name)
