@@ -67,7 +67,7 @@ public final class FileDisk: TokenFileDisk {
       Result { () throws(TokenFileFailure) in
         let folder = try Folder(of: file.place.path, own: own)
         // Before the file is compared, so that no change after it is missed.
-        watch.add(file.place.path, in: Folder.split(file.place.path).folder)
+        watch.add(file.place, in: Folder.split(file.place.path).folder)
         guard let member = file.place.member else { return try folder.replace(with: content, file) }
         return try folder.merge(content, into: member, file)
       }
@@ -76,7 +76,7 @@ public final class FileDisk: TokenFileDisk {
 
   public func remove(_ place: TokenFile.Place) async -> TokenFileFailure? {
     await onDisk(place.path) { [own, watch] in
-      watch.remove(place.path)
+      watch.remove(place)
       do throws(TokenFileFailure) {
         guard let folder = try? Folder(of: place.path, own: own, isMade: false) else { return nil }
         if let member = place.member { try folder.take(member) } else { try folder.remove() }

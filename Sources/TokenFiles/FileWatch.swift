@@ -1,3 +1,4 @@
+import Broker
 import Dispatch
 import Glibc
 import Synchronization
@@ -11,6 +12,8 @@ final class FileWatch: Sendable {
   private struct State {
     /// The paths of token files in each watched folder, by the watch's number.
     var folders: [Int32: (path: String, files: Set<String>)] = [:]
+    /// The places in each file: another program's file may have several.
+    var places: [String: Set<TokenFile.Place>] = [:]
     /// Changed paths that are not reported yet.
     var changed: Set<String> = []
     var report: Report?
@@ -43,19 +46,24 @@ final class FileWatch: Sendable {
   func start(_ report: @escaping Report) { state.withLock { $0.report = report } }
 
   /// Watches the folder of the file.
-  func add(_ path: String, in folder: String) {
+  func add(_ place: TokenFile.Place, in folder: String) {
     guard descriptor >= 0 else { return }
     state.withLock { state in
+      state.places[place.path, default: []].insert(place)
       // The same number if the folder is watched already, another if it was removed and made again.
       let number = inotify_add_watch(
         descriptor, folder, Self.wanted | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK))
       guard number >= 0 else { return }
-      state.folders[number, default: (folder, [])].files.insert(path)
+      state.folders[number, default: (folder, [])].files.insert(place.path)
     }
   }
 
-  func remove(_ path: String) {
+  func remove(_ place: TokenFile.Place) {
+    let path = place.path
     state.withLock { state in
+      state.places[path]?.remove(place)
+      guard state.places[path]?.isEmpty != false else { return }
+      state.places[path] = nil
       guard let number = state.folders.first(where: { $0.value.files.contains(path) })?.key else { return }
       state.folders[number]?.files.remove(path)
       guard state.folders[number]?.files.isEmpty == true else { return }

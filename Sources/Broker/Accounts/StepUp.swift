@@ -28,6 +28,11 @@ struct StepUp: Sendable, Equatable {
     self.login = login
   }
 
+  /// The scopes of both challenges, in a stable order and limited: a hostile server may name other ones each time.
+  static func joined(_ old: [String], _ new: [String]) -> [String] {
+    Array((old + new.filter { !old.contains($0) }).prefix(Limit.scopes))
+  }
+
   /// The parameters of the authorization request (RFC 9470 §4).
   var parameters: [String: String] {
     var parameters: [String: String] = [:]
@@ -61,11 +66,7 @@ extension Accounts {
     let missing = missing(stepUp.scopes, grant)
     guard stepUp.scopes.isEmpty || !missing.isEmpty else { return nil }
     let old = self.stepUp(of: grant)
-    // In the old order and limited: a hostile server may name other scopes each time.
-    if !stepUp.scopes.isEmpty, let old {
-      stepUp.scopes = old.scopes + stepUp.scopes.filter { !old.scopes.contains($0) }
-    }
-    stepUp.scopes = Array(stepUp.scopes.prefix(Limit.scopes))
+    if !stepUp.scopes.isEmpty { stepUp.scopes = StepUp.joined(old?.scopes ?? [], stepUp.scopes) }
     if table.stepUps[account] == nil, table.stepUps.count >= Limit.stepUps { table.stepUps = [:] }
     table.stepUps[account] = stepUp
     let what =

@@ -222,7 +222,9 @@ final class ProviderConnection: Piece {
       // The listener that they come by has its own shares.
       case .forwarded: 2048
       }
-    return ConnectionPool(provider.name, use, size: size, reach: provider.reach)
+    let isCall = use == .callers || use == .forwarded
+    let reach = (isCall ? provider.apiTraits.reach : nil) ?? provider.reach
+    return ConnectionPool(provider.name, use, size: size, reach: reach)
   }
 
   /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its

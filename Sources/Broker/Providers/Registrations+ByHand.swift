@@ -73,6 +73,9 @@ extension Registrations {
   /// the store.
   func section(of name: ProviderName) -> (keys: [String: JSON], files: [String])? {
     guard !configured.contains(name), let registration = saved[name] else { return nil }
+    // The client of a configured provider is in its own section, with keys that are not known here.
+    let base = registration.options.base.flatMap(ProviderName.init(rawValue:))
+    guard base.map(configured.contains) != true else { return nil }
     var keys: [String: JSON] = [
       "kind": .string(registration.discovery.isOpenID ? "oidc" : "oauth2"),
       "issuer": .string(registration.issuer.rawValue), "client_id": .string(registration.clientID),
@@ -83,7 +86,7 @@ extension Registrations {
     keys["api_base"] = registration.options.apiBase.map { .string($0.absoluteString) }
     var files: [String] = []
     // The client may be that of another provider.
-    let client = registration.options.base.flatMap(ProviderName.init(rawValue:)).flatMap { saved[$0] } ?? registration
+    let client = base.flatMap { saved[$0] } ?? registration
     if client.authMethod != "none" {
       keys["token_endpoint_auth_method"] = .string(client.authMethod)
       files.append("client_secret_file")

@@ -15,7 +15,17 @@ extension Resources {
     var document: URL?
     var issuers: [Issuer]
     var scopes: [String]
-    var reach: AddressScope
+    var bounds: Bounds
+
+    var reach: AddressScope { bounds.reach ?? .global }
+  }
+
+  /// The limits of the requests for one resource.
+  struct Bounds {
+    /// The nearest addresses that documents may lead to; nil: the user named the URL.
+    var reach: AddressScope?
+    /// No further request begins after this time.
+    var end: Duration
   }
 
   /// The metadata of an authorization server, and their location.
@@ -33,19 +43,22 @@ extension Resources {
       throw .invalidParams("params.url: expected an https URL without user or fragment; http only for this machine")
     }
     let chosen = try issuer.map { text throws(RPCError) in try chosenIssuer(text) }
-    let first = try await response(url.url, "application/json, text/event-stream", of: .resource, reach: nil)
-    let reach = (try? await transport.scope(of: url.url)) ?? .global
+    let end = uptime + Limit.documents
+    let before = (try? await transport.scope(of: url.url)) ?? .global
+    let first = try await response(url.url, "application/json, text/event-stream", of: .resource, Bounds(end: end))
+    // The farther one: the name's owner may answer with a nearer address in between.
+    let bounds = Bounds(reach: min(before, (try? await transport.scope(of: url.url)) ?? .global), end: end)
     let challenge = first.status == 401 || first.status == 403 ? try challenge(first, url) : nil
-    guard let (metadata, document) = try await resourceMetadata(url, challenge, reach) else {
+    guard let (metadata, document) = try await resourceMetadata(url, challenge, bounds) else {
       guard first.status == 401 || challenge != nil else { throw isOpen(url, first.status) }
       guard let chosen else { throw lacksMetadata(url) }
       return Found(
         url: url, resource: url.description, document: nil, issuers: [chosen], scopes: challenge?.scopes ?? [],
-        reach: reach)
+        bounds: bounds)
     }
     var found = Found(
       url: url, resource: metadata.resource, document: document, issuers: metadata.authorizationServers,
-      scopes: challenge?.scopes ?? metadata.scopesSupported, reach: reach)
+      scopes: challenge?.scopes ?? metadata.scopesSupported, bounds: bounds)
     if let chosen { found.issuers = [try listed(chosen, found)] }
     return found
   }
@@ -82,7 +95,7 @@ extension Resources {
   // MARK: The resource's metadata
 
   private func resourceMetadata(
-    _ url: ResourceURL, _ challenge: ResourceChallenge?, _ reach: AddressScope
+    _ url: ResourceURL, _ challenge: ResourceChallenge?, _ bounds: Bounds
   ) async throws(RPCError) -> (ProtectedResourceMetadata, URL)? {
     var places = url.metadataURLs
     if let named = challenge?.metadata {
@@ -95,7 +108,7 @@ extension Resources {
       places = [place]
     }
     for place in places {
-      let response = try await response(place, "application/json", of: .discovery, reach: reach)
+      let response = try await response(place, "application/json", of: .discovery, bounds)
       if challenge?.metadata == nil, (400..<500).contains(response.status) { continue }
       do throws(ProtectedResourceError) {
         return (try ProtectedResourceMetadata.parse(response, of: url), place)
@@ -163,7 +176,7 @@ extension Resources {
     var failure: RPCError?
     for style in issuer.discoveryStyles {
       let place = issuer.discoveryURL(style)
-      let response = try await response(place, "application/json", of: .discovery, reach: found.reach)
+      let response = try await response(place, "application/json", of: .discovery, found.bounds)
       if (400..<500).contains(response.status) { continue }
       let metadata: ServerMetadata
       do throws(ResponseError) {
@@ -236,16 +249,19 @@ extension Resources {
   private enum Document { case resource, discovery }
 
   /// Redirects are followed within the origin.
-  ///
-  /// - Parameter reach: nil: the user named the URL.
   private func response(
-    _ url: URL, _ accept: String, of document: Document, reach: AddressScope?
+    _ url: URL, _ accept: String, of document: Document, _ bounds: Bounds
   ) async throws(RPCError) -> HTTPResponse {
     var request = HTTPRequest(
       purpose: document == .resource ? .resource : .discovery, method: "GET", url: url,
       headers: [.init("Accept", accept)])
-    let pool = ConnectionPool(Self.pool, .logins, size: Limit.documentConnections, reach: reach)
+    let pool = ConnectionPool(Self.pool, .logins, size: Limit.documentConnections, reach: bounds.reach)
     for _ in 0...Limit.redirects {
+      guard uptime < bounds.end else {
+        throw RPCError(
+          .timedOut, "the documents of the resource take longer than \(Limit.documents.words): \(url.absoluteString)",
+          hint: "Try again later, or choose a server with --issuer.")
+      }
       let response: HTTPResponse
       do throws(TransportError) {
         response = try await transport.send(request, over: pool, late: nil)

@@ -71,7 +71,7 @@ final class Resources: Piece {
     let name = try newName(wanted, found.url)
     guard let client = client(params.client_id, server) else { throw noClient(found, server) }
     var options = SavedRegistration.Options(resource: found.resource, apiBase: URL(string: found.url.origin))
-    (options.url, options.reach) = (found.url.description, found.reach)
+    (options.url, options.reach, options.apiReach) = (found.url.description, found.reach, found.reach)
     let scopes = scopes(params.scopes, found, server.metadata)
     let made: (connection: ProviderConnection, warnings: [String])
     do throws(RPCError) {

@@ -35,6 +35,8 @@ public struct SavedRegistration: Sendable, Equatable {
     public var url: String?
     /// The nearest addresses that requests may go to; nil: all.
     public var reach: AddressScope?
+    /// The same for authorised calls; nil: those of `reach`.
+    public var apiReach: AddressScope?
     /// The name of the provider whose client this one uses; nil: it has its own.
     public var base: String?
 

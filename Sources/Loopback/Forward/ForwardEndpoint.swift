@@ -103,7 +103,7 @@ final class ForwardEndpoint {
 extension HTTPReply {
   /// An error of the broker. Never 401: clients would look for a sign-in of their own.
   ///
-  /// - Parameter refused: the provider's API said so.
+  /// - Parameter refused: the provider's API returned the error.
   init(_ error: RPCError, refused: Bool = false) {
     let status = ErrorStatus(error).forward
     self.init(

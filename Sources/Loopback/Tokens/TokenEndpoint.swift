@@ -164,7 +164,7 @@ extension TokenRefusal {
     "Content-Type": "application/json", "Cache-Control": "no-store", "Pragma": "no-cache",
   ]
 
-  /// `invalid_grant` has clients tell their person to sign in: it is for that alone.
+  /// Only an ended login is `invalid_grant`: clients then ask their user to sign in.
   init(_ error: RPCError) {
     let code = ErrorStatus(error).token
     let hint = error.hint ?? error.reason?.defaultHint

@@ -166,6 +166,7 @@ public struct ClientRegistrar: Registrar {
     settings.resource = registration.options.resource
     settings.api = APISettings()
     settings.api.base = registration.options.apiBase
+    settings.api.reach = registration.options.apiReach
     // They ask for rights or an audience at the base's servers: the token is for the resource, which another operator runs.
     (settings.authorizationParameters, settings.deviceParameters) = ([:], [:])
     (settings.tokenParameters, settings.refreshParameters) = ([:], [:])
@@ -199,6 +200,7 @@ public struct ClientRegistrar: Registrar {
     settings.resource = options.resource
     settings.api.base = options.apiBase
     settings.reach = options.reach
+    settings.api.reach = options.apiReach
     settings.tls = tls(options)
     return settings
   }

@@ -36,7 +36,9 @@ public struct OAuthProvider: Provider {
     logout.acceptsLogoutTokens = settings.backchannelLogout
     logout.redirectURI = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
     logoutTraits = logout
-    apiTraits = APITraits(base: settings.api.base, origins: settings.api.origins)
+    var api = APITraits(base: settings.api.base, origins: settings.api.origins)
+    api.reach = settings.api.reach
+    apiTraits = api
   }
 
   // MARK: Metadata

@@ -66,6 +66,8 @@ public struct APISettings: Sendable, Equatable {
   public var base: URL?
   /// Additional origins that calls may use.
   public var origins: [URL] = []
+  /// The nearest addresses that calls may go to; nil: those of the provider.
+  public var reach: AddressScope?
   /// The path to the error code in the body of a 401 response (`["error", ".tag"]`).
   public var errorPath: [String] = []
   /// The meaning of a 401 response by its code; any other code concerns the token (RFC 6750 §3.1).

@@ -23,8 +23,11 @@ import Testing
     {"resource":"https://mcp.example/mcp","authorization_servers":["https://id.example"],"scopes_supported":["a"]}
     """
 
-  private func rig(server: String = server(), resource: String = resource) async throws -> Rig {
-    let rig = try await Rig(configuration: .plain([]), registrar: ClientRegistrar())
+  private func rig(
+    server: String = server(), resource: String = resource, _ configured: [any Provider] = [], store: MemoryStore? = nil
+  ) async throws -> Rig {
+    let rig = try await Rig(
+      store: store ?? MemoryStore(), configuration: .plain(configured), registrar: ClientRegistrar())
     rig.transport.answer(.resource) { _ in
       reply("", status: 401, headers: [.init("WWW-Authenticate", "Bearer")])
     }
@@ -56,6 +59,47 @@ import Testing
     #expect(rig.transport.pools(.resource).allSatisfy { $0.reach == nil })
     #expect(rig.transport.pools(.discovery).allSatisfy { $0.reach == .global })
     #expect(rig.transport.pools(.registration).allSatisfy { $0.reach == .global })
+  }
+
+  @Test("with the client of a provider of the configuration does not ask for that provider's audience and rights")
+  func foreignParameters() async throws {
+    let base = OAuthProvider(
+      .plain {
+        $0.issuer = Issuer(rawValue: "https://id.example")
+        $0.authorizationParameters = ["audience": "https://internal.example"]
+        $0.tokenParameters = ["audience": "https://internal.example"]
+        $0.refreshParameters = ["audience": "https://internal.example"]
+        $0.authorizationDetails = #"[{"type":"payment"}]"#
+        $0.claims = "{}"
+      })
+    let rig = try await rig([base])
+    let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(made.client == .provider && rig.transport.requests(.registration).isEmpty)
+    let derived = await rig.broker.providers[provider("mcp.example")]?.provider as? OAuthProvider
+    let settings = try #require(derived).settings
+    #expect(settings.authorizationParameters.isEmpty && settings.tokenParameters.isEmpty)
+    #expect(settings.refreshParameters.isEmpty && settings.authorizationDetails == nil && settings.claims == nil)
+    #expect(settings.resource == Self.url && settings.api.reach == .global)
+  }
+
+  @Test("does not take the name of a removed provider whose accounts remain: their refresh tokens would go to it")
+  func takenName() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", provider: "mcp.example")
+    let rig = try await rig(store: store)
+    let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(made.provider != "mcp.example")
+    #expect(
+      await rig.reason { try await rig.call(ResourceAdd.self, .init(url: Self.url, provider: "mcp.example")) } != nil)
+  }
+
+  @Test("that adds scopes to each challenge is remembered within a limit")
+  func manyScopes() {
+    let challenges = (0..<40).map { round in (0..<50).map { "s\(round)-\($0)" } }
+    var scopes: [String] = []
+    for challenge in challenges { scopes = StepUp.joined(scopes, challenge) }
+    #expect(scopes.count <= Limit.scopes && scopes.first == "s0-0")
+    #expect(StepUp.joined(["a", "b"], ["b", "a"]) == ["a", "b"])
   }
 
   @Test("discovery stores nothing")

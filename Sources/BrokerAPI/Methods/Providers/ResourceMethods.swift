@@ -25,7 +25,7 @@ public enum ResourceDiscover: RPCMethod {
   public static let summary =
     "Reads the metadata of a protected resource and of its authorization server (RFC 9728, RFC 8414), and stores nothing."
   public static let errors: [ErrorReason] = [
-    .unsupportedByProvider, .providerMisconfigured, .providerError, .temporarilyUnavailable,
+    .unsupportedByProvider, .providerMisconfigured, .providerError, .temporarilyUnavailable, .timedOut,
   ]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -90,8 +90,8 @@ public enum ResourceAdd: RPCMethod {
   public static let summary =
     "Finds the authorization server of a protected resource and stores a provider for it, or returns the one that exists."
   public static let errors: [ErrorReason] = [
-    .unsupportedByProvider, .providerMisconfigured, .providerError, .temporarilyUnavailable, .registrationRejected,
-    .storeFailure,
+    .unsupportedByProvider, .providerMisconfigured, .providerError, .temporarilyUnavailable, .timedOut,
+    .registrationRejected, .storeFailure,
   ]
 
   public struct Params: Codable, Sendable, Equatable {

@@ -1,5 +1,5 @@
 public import FoundationEssentials
-import OAuth
+public import OAuth
 
 /// The allowed destinations of authorised calls: only the provider's URLs, since the token is sent along.
 public struct APITraits: Sendable, Equatable {
@@ -7,6 +7,8 @@ public struct APITraits: Sendable, Equatable {
   public var base: URL?
   /// In the format of ``HTTPRequest/origin``; empty: no call is allowed.
   public var origins: Set<String>
+  /// The nearest addresses that calls may go to; nil: those of the provider.
+  public var reach: AddressScope?
 
   /// The base's origin is allowed too.
   public init(base: URL? = nil, origins: [URL] = []) {
