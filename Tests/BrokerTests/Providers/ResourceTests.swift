@@ -89,8 +89,10 @@ import Testing
     let rig = try await rig(store: store)
     let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
     #expect(made.provider != "mcp.example")
-    #expect(
-      await rig.reason { try await rig.call(ResourceAdd.self, .init(url: Self.url, provider: "mcp.example")) } != nil)
+    let error = await #expect(throws: RPCError.self) {
+      try await rig.call(ResourceAdd.self, .init(url: Self.url, provider: "mcp.example"))
+    }
+    #expect(error?.message.contains("accounts of one that was removed") == true)
   }
 
   @Test("that adds scopes to each challenge is remembered within a limit")

@@ -40,8 +40,8 @@ def in_namespace(broker, *words, **more):
 
 
 def callers(broker):
-    """Of the trail: the users and their programs."""
-    return set(re.findall(r"(?m)^[0-9:]+ +([0-9]+) +(\S+) +token\.get ", broker.ctl("audit").stdout))
+    """The users in the audit trail, and their programs."""
+    return set(re.findall(r"(?m)^[0-9-]+ [0-9:]+ +(\S+) +(\S+) +token\.get ", broker.ctl("audit").stdout))
 
 
 @recipe("containers", "unshare", "setpriv")
@@ -63,7 +63,7 @@ def containers(stage, page):
         out, status = in_namespace(broker, "token", ACCOUNT, GRANTD_SOCKET=None, XDG_RUNTIME_DIR=str(broker.folder))
         must(status != 0, "grantctl knew whose broker it is")
         has(out, "not as root or as you")
-        must(callers(broker) == {(str(uid), "grantctl") for uid in (USER, 0, OTHER, FIRST)}, f"{callers(broker)}")
+        must(callers(broker) == {(str(user), "grantctl") for user in (USER, "root", OTHER, FIRST)}, f"{callers(broker)}")
         command = page.commands()
         if find("podman"):
             created(stage, page, broker, command)
