@@ -25,6 +25,11 @@ struct Troubles {
     for file in status.files ?? [] { add(file, shell) }
     for listener in status.listeners ?? [] { add(listener) }
     for account in accounts { add(account, shell) }
+    let users = shell.terminal.users
+    for index in all.indices {
+      all[index].what = Cell(users.named(all[index].what.text), all[index].what.tone)
+      all[index].notes = all[index].notes.map(users.named)
+    }
   }
 
   private mutating func add(_ listener: BrokerStatus.ListenerView) {

@@ -81,7 +81,7 @@ def taken(stage):
     state, message = listener(stage)
     uid = f"uid {USERS['ruleless']}"
     said = {name: grantctl(name) for name in ("reload", "doctor", "status")}
-    named = [name for name, one in said.items() if uid in one.stdout + one.stderr]
+    named = [name for name, one in said.items() if "user hostile-ruleless" in one.stdout + one.stderr]
     served = ask("127.0.0.1")
     attacker.finish()
     began = time.monotonic()
