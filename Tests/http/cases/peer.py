@@ -129,7 +129,8 @@ def moved_port(scene):
         done = broker.ctl("reload")
         must(done.returncode == 78, f"the reload to a port that is taken: status {done.returncode}")
         said = done.stdout + done.stderr
-        must(str(taken.getsockname()[1]) in said and f"user {pwd.getpwuid(os.getuid()).pw_name}" in said, f"the port and its owner: {said}")
+        owner = f"user {pwd.getpwuid(os.getuid()).pw_name}"
+        must(str(taken.getsockname()[1]) in said and owner in said, f"the port and its owner: {said}")
         must("later" not in broker.ctl("provider", "list").stdout, "a part of the file is active")
         answer = ask(old, *POST)
         must(answer.status == 200, f"the old port: {answer}")
