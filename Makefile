@@ -126,7 +126,7 @@ install: ## put a release build, units, libraries, completions and documents in 
 	@umask 022 && $(MAKE) --no-print-directory install-files
 
 # The libraries of clients/ (docs/libraries.md).
-VERSION     := $(shell sed -nE 's/.*current = "([^"]+)".*/\1/p' Sources/BrokerAPI/Version.swift)
+VERSION     := $(shell sed -nE 's/.*current = "([^"]+)".*/\1/p' Sources/Clients/BrokerAPI/Version.swift)
 DIST_INFO   := $(PYTHONDIR)/grantd-$(VERSION).dist-info
 CFLAGS      ?= -O2 -g
 install-libraries:

@@ -35,7 +35,7 @@ let small: [SwiftSetting] = settings + [.unsafeFlags(["-Osize"], .when(configura
 /// A release build is fast for requests and commits. All other code is small (scripts/swiftpm).
 let fast: [SwiftSetting] = settings + [.unsafeFlags(["-Xfrontend", "-O"], .when(configuration: .release))]
 /// For what is installed. The addresses that the dynamic linker adjusts at each start are in the compact form (DT_RELR,
-/// Sources/CLinux/relr.c) and read-only afterwards. Exported are only symbols that a library has too, such as `free`
+/// Sources/C/CLinux/relr.c) and read-only afterwards. Exported are only symbols that a library has too, such as `free`
 /// (decision 27).
 let lean: [LinkerSetting] = [
   .unsafeFlags(
@@ -66,6 +66,19 @@ func staticProgram(_ name: String, _ dependencies: [Target.Dependency]) -> Targe
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
+
+/// The layers: the folders of `Sources`. A target imports targets of its own layer and of those below it
+/// (scripts/lint/imports).
+let layers = [
+  "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
+  "Edges": [
+    "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "SQLite",
+    "SQLiteStore", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
+  ],
+  "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
+  "Clients": ["AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers"],
+  "C": ["CAbsent", "CHeap", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
+]
 
 let package = Package(
   name: "grantd",
@@ -123,7 +136,7 @@ let package = Package(
     // The name Configuration is another package's.
     .target(
       name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],
-      path: "Sources/Configuration", swiftSettings: small),
+      path: "Sources/Edges/Configuration", swiftSettings: small),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
@@ -152,9 +165,13 @@ let package = Package(
     staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
-    room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),
-    program("grantd-demo-provider", ["DemoProvider", argumentParser]),
-
+    // In this package for its build of NIO and of Crypto: a package of its own would build both a second time.
+    .target(
+      name: "DemoProvider", dependencies: [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras],
+      path: "Tests/Support/DemoProvider", swiftSettings: settings),
+    .executableTarget(
+      name: "grantd-demo-provider", dependencies: ["DemoProvider", argumentParser],
+      path: "Tests/Support/DemoProviderProgram", swiftSettings: settings),
     .target(
       name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
       swiftSettings: settings),
@@ -286,6 +303,10 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       path: "Tests/fuzz", exclude: ["Rooms", "Replay", "corpus", "regressions", "dictionaries"],
       sources: ["Checks", "Harness"], swiftSettings: instrumented, linkerSettings: [.unsafeFlags(sanitizers)]),
   ]
+}
+
+for (layer, names) in layers {
+  for target in package.targets where names.contains(target.name) { target.path = "Sources/\(layer)/\(target.name)" }
 }
 
 // Set by scripts/check: the targets named there and what they depend on, so that tests of rooms without NIO build and

@@ -28,7 +28,7 @@ struct ReferenceTests {
 
   @Test("each method's type is registered in Methods.all")
   func registered() throws {
-    let sources = Self.docs.deletingLastPathComponent().appendingPathComponent("Sources/BrokerAPI/Methods")
+    let sources = Self.docs.deletingLastPathComponent().appendingPathComponent("Sources/Clients/BrokerAPI/Methods")
     let paths = try #require(FileManager.default.enumerator(atPath: sources.path)).compactMap { $0 as? String }
     let declared = try paths.filter { $0.hasSuffix(".swift") }.flatMap { path in
       try String(contentsOf: sources.appendingPathComponent(path), encoding: .utf8)

@@ -40,7 +40,7 @@ import Testing
 
   @Test(
     "none is named outside Providers and Configuration",
-    arguments: ["Broker", "BrokerAPI", "Grants", "grantctl", "grantd"])
+    arguments: ["Core/Broker", "Clients/BrokerAPI", "Core/Grants", "Programs/grantctl", "Programs/grantd"])
   func secrecy(room: String) throws {
     let folder = "\(Fixture.package)/Sources/\(room)"
     let paths = try #require(FileManager.default.enumerator(atPath: folder)).compactMap { $0 as? String }

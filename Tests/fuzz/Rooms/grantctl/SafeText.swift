@@ -1,1 +1,1 @@
-../../../../Sources/grantctl/Terminal/SafeText.swift
+../../../../Sources/Programs/grantctl/Terminal/Text/SafeText.swift

@@ -1,1 +1,1 @@
-../../../../Sources/AsyncClient/Answers.swift
+../../../../Sources/Clients/AsyncClient/Answers.swift

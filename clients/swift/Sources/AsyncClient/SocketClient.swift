@@ -1,1 +1,1 @@
-../../../../Sources/AsyncClient/SocketClient.swift
+../../../../Sources/Clients/AsyncClient/SocketClient.swift

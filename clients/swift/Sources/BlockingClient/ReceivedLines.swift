@@ -1,1 +1,1 @@
-../../../../Sources/BlockingClient/ReceivedLines.swift
+../../../../Sources/Clients/BlockingClient/ReceivedLines.swift

@@ -1,1 +1,1 @@
-../../../../Sources/BlockingClient/SocketClientError.swift
+../../../../Sources/Clients/BlockingClient/SocketClientError.swift

@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/RPC/ClientEnvelope.swift
+../../../../Sources/Clients/BrokerAPI/RPC/ClientEnvelope.swift

@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/ErrorReason.swift
+../../../../Sources/Clients/BrokerAPI/ErrorReason.swift

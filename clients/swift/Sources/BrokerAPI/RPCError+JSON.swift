@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/RPC/RPCError+JSON.swift
+../../../../Sources/Clients/BrokerAPI/RPC/RPCError+JSON.swift

@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/RPC/RPCError.swift
+../../../../Sources/Clients/BrokerAPI/RPC/RPCError.swift

@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/RPC/RPCID.swift
+../../../../Sources/Clients/BrokerAPI/RPC/RPCID.swift

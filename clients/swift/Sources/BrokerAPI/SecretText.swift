@@ -1,1 +1,1 @@
-../../../../Sources/BrokerAPI/SecretText.swift
+../../../../Sources/Clients/BrokerAPI/SecretText.swift

@@ -1,1 +1,1 @@
-../../../../Sources/Platform/OwnThread.swift
+../../../../Sources/C/Platform/OwnThread.swift
