@@ -6,7 +6,7 @@ import Testing
 @testable import Broker
 
 @Suite struct SortedNamesTests {
-  @Test("Names stay in order and are there once, whatever is added and removed", arguments: [1, 2, 3] as [UInt64])
+  @Test("Names stay sorted and unique after additions and removals", arguments: [1, 2, 3] as [UInt64])
   func model(_ seed: UInt64) {
     var random = Numbers(seed)
     var names = SortedNames()
@@ -27,7 +27,7 @@ import Testing
     #expect(names.isEmpty && Array(names).isEmpty && names.after(nil, most: 5).isEmpty)
   }
 
-  @Test("Pages follow each other without a gap, also behind a name that is gone", arguments: [1, 7, 1024, 5000])
+  @Test("Pages are contiguous, even if the name before a page was removed", arguments: [1, 7, 1024, 5000])
   func pages(_ size: Int) {
     var names = SortedNames()
     let all = (0..<5000).map { account("u\($0 + 10_000)") }
@@ -59,7 +59,7 @@ import Testing
     return try await Rig(store: store, wholeAccounts: 1)
   }
 
-  @Test("is the same when it is looked at again: refused tokens, narrowed ones, what was learned of it")
+  @Test("packs and unpacks without loss: refused tokens, narrowed tokens, learned lifetimes")
   func same() async throws {
     let rig = try await rig(MemoryStore())
     rig.transport.answer(.token) { _ in
@@ -87,7 +87,7 @@ import Testing
     #expect(try await rig.token("work").expires_at == before + 7200)
   }
 
-  @Test("or is whole goes with the clock, however many are busy and become whole meanwhile")
+  @Test("loads in time, even if many accounts change during loading")
   @BrokerActor func clockOfWhole() throws {
     let start = ManualClock.start
     func grant(_ name: String, isBusy: Bool) -> Grant {
@@ -115,7 +115,7 @@ import Testing
     }
   }
 
-  @Test("that cannot be opened is told of and hurts no other; what is on disk stays until somebody signs in")
+  @Test("that cannot be opened is reported and harms no other account; the row stays until the next login")
   func damaged() async throws {
     let store = MemoryStore()
     for name in ["bank", "home", "work"] { try await store.signIn(name) }

@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(
-    "Scopes that mean the token that is there are answered from the cache, others are not", arguments: [true, false])
+    "Scopes equal to those of the cached token are answered from the cache, others are not", arguments: [true, false])
   func scopes(narrows: Bool) async throws {
     let store = MemoryStore()
     try await store.signIn("work", scopes: ["read", "write"])
@@ -75,7 +75,7 @@ import Testing
     }
   }
 
-  @Test("A request that the cache does not answer renders nothing anew where nothing changed") func servedOnce()
+  @Test("A request past the cache renders nothing again if nothing changed") func servedOnce()
     async throws
   {
     let store = MemoryStore()
@@ -87,7 +87,8 @@ import Testing
     #expect(rig.cached("work")?.body === body)
   }
 
-  @Test("What the policy does not allow is left to the road that says why") func whatThePolicyDoesNotAllowIs()
+  @Test("A request that the policy refuses is left to the router, which gives the reason")
+  func whatThePolicyDoesNotAllowIs()
     async throws
   {
     let store = MemoryStore()

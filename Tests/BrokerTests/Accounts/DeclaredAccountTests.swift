@@ -132,7 +132,7 @@ import Testing
   }
 
   @Test(
-    "A reload that redefines or drops an account takes the old token back before its policy is in force",
+    "A reload that redefines or removes an account withdraws the old token before its policy is active",
     arguments: [true, false], [true, false])
   func withdrawnFirst(_ isRedefined: Bool, _ hangsWhole: Bool) async throws {
     let rig = try await rig(Self.source, store())
@@ -168,7 +168,7 @@ import Testing
       rig.store.grant("robot")?.sourceFingerprint == (isRedefined ? GrantSource.exchange(other).fingerprint : nil))
   }
 
-  @Test("A definition is in force although it cannot be written yet, and is written when it can be")
+  @Test("A definition is active before it can be saved, and is saved later")
   func notWritten() async throws {
     let rig = try await rig(Self.source, store())
     _ = try await rig.token("robot")

@@ -88,7 +88,7 @@ import Testing
       as: caller)
   }
 
-  @Test("UserInfo names another person: nobody gets the token, and a login does not go on with it")
+  @Test("UserInfo names another user: no token is released, and a login fails")
   func anotherPerson() async throws {
     let rig = try await ended()
     rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"mallory"}"#) }
@@ -100,7 +100,7 @@ import Testing
     #expect(saved?.refreshToken == nil && saved?.identity?.subject == "work")
   }
 
-  @Test("Nothing names the person: refused, but for who may manage the account and says so")
+  @Test("No user is named: refused, unless the caller may manage the account and confirms it")
   func nobodyNamed() async throws {
     let rig = try await ended(userinfo: false)
     #expect(await rig.reason { try await bring(rig) } == .loginRequired)
@@ -115,7 +115,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
-  @Test("A refresh token that is imported again while its answer is awaited is sent once, and no other takes its place")
+  @Test("A refresh token that is imported again during its refresh is sent once, and no other replaces it")
   func again() async throws {
     let rig = try await ended()
     rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
@@ -148,7 +148,7 @@ import Testing
     #expect(rig.transport.count(.token) + second.transport.count(.token) == 1)
   }
 
-  @Test("The account's own person: the token is handed out, also after a restart, and only after UserInfo has answered")
+  @Test("The account's own user: the token is released only after UserInfo has answered, even after a restart")
   func ownPerson() async throws {
     let rig = try await ended()
     rig.transport.answer(.userinfo, TokenServer.failing(.notSent))
@@ -173,7 +173,7 @@ import Testing
   }
 
   @Test(
-    "An answer that names nobody hands nothing out, and keeps the refresh token for when one does",
+    "An answer without a user releases nothing and keeps the refresh token for a later answer",
     arguments: [
       reply(#"{"sub":""}"#), reply("<html>", status: 200), reply(#"{"error":"forbidden"}"#, status: 403),
       reply("not found", status: 404), reply(#"{"error":"invalid_request"}"#, status: 400), reply("", status: 503),
@@ -222,7 +222,7 @@ import Testing
     #expect(rig.transport.count(.token) == 2)
   }
 
-  @Test("A token that UserInfo refuses is replaced again after an hour, and not sooner, whatever it answers between")
+  @Test("A token that UserInfo refuses is replaced again after an hour, not earlier")
   func refusedLater() async throws {
     let rig = try await ended()
     rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 86_400) }

@@ -11,7 +11,7 @@ import Testing
     return try await Rig(store: store, wholeAccounts: 1)
   }
 
-  @Test("is made for one client of a user at a time, waited for by so many, and by no more")
+  @Test("is made for one client of a user at a time, with a limited number of waiting requests")
   func waiting() async throws {
     let rig = try await rig(2000)
     let asked = Limit.waitingLists + 20
@@ -26,7 +26,7 @@ import Testing
     #expect(try await rig.call(AccountList.self, .init()).accounts.count == Limit.listedAccounts)
   }
 
-  @Test("has so many accounts at most, whatever is asked for, and says where it goes on")
+  @Test("has a maximum number of accounts, and names the first account of the next page")
   func pages() async throws {
     let rig = try await rig(Limit.listedAccounts + 500)
     for (limit, pages) in [(nil, [1000, 500]), (10_000, [1000, 500]), (900, [900, 600])] as [(Int?, [Int])] {

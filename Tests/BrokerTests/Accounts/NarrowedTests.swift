@@ -95,7 +95,7 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r3"))
   }
 
-  @Test("The whole token is handed out while a narrowed one is under way, by the cache too")
+  @Test("The account's token is released during the refresh of a narrowed one, by the cache too")
   func wholeMeanwhile() async throws {
     let rig = try await rig()
     rig.transport.hold(.token)
@@ -148,7 +148,7 @@ import Testing
     #expect(rig.transport.count(.token) == asked)
   }
 
-  @Test("Each ends by itself: an expired one is refreshed alone, and none before it is wanted")
+  @Test("Tokens end independently: an expired one is refreshed by itself, and none before a request")
   func expiry() async throws {
     let rig = try await rig()
     _ = try await get(rig, ["read"])
@@ -163,7 +163,7 @@ import Testing
     #expect(try await get(rig, ["write"]).expires_in == 1805)
   }
 
-  @Test("The clockwork refreshes what somebody wanted, once each time it is wanted, and the account's own token always")
+  @Test("The scheduler refreshes each narrowed token once per use, and the account's own token always")
   func clockwork() async throws {
     let rig = try await rig()
     _ = try await get(rig, ["read"])
@@ -185,7 +185,7 @@ import Testing
     #expect(forms(rig).filter { $0 == nil }.count >= 3)
   }
 
-  @Test("Those of the disk are served after a restart, and refreshed by themselves once somebody wants them")
+  @Test("Stored narrowed tokens are served after a restart, and refreshed after their first use")
   func restart() async throws {
     let store = MemoryStore()
     let clock = ManualClock()
@@ -202,7 +202,7 @@ import Testing
   }
 
   @Test(
-    "A refusal of the wish alone is remembered for a while and leaves the account as it was",
+    "A refusal of the narrowing is remembered for a time and does not change the account",
     arguments: ["invalid_scope", "invalid_target"])
   func refusal(code: String) async throws {
     let rig = try await rig()
@@ -219,7 +219,7 @@ import Testing
     #expect(try await get(rig, ["read"]).access_token == "read-3")
   }
 
-  @Test("Of the account's own token the same answer is one about the provider's settings")
+  @Test("The same answer for the account's own token concerns the provider's settings")
   func refusedWhole() async throws {
     let rig = try await rig(age: .seconds(4000))
     rig.transport.answer(.token, TokenServer.refused("invalid_scope"))
@@ -244,7 +244,7 @@ import Testing
     #expect(rig.transport.count(.token) == 2)
   }
 
-  @Test("An end of the grant ends all, and what is still valid is handed out to its end")
+  @Test("The end of the grant ends all; tokens that are still valid are released to their end")
   func ended() async throws {
     let rig = try await rig()
     _ = try await get(rig, ["read"])
@@ -289,7 +289,7 @@ import Testing
     #expect(forms(rig) == ["read", "write", "read"])
   }
 
-  @Test("A login in the middle of a narrowed refresh takes its place: no token of before is handed out")
+  @Test("A login during the refresh of a narrowed token replaces it: no older token is released")
   func login() async throws {
     let rig = try await rig()
     _ = try await get(rig, ["write"])
@@ -311,7 +311,7 @@ import Testing
     #expect(rig.store.narrowed("work").values.allSatisfy { $0.generation > (rig.store.token("work")?.generation ?? 0) })
   }
 
-  @Test("An answer that cannot be saved is handed to nobody, and is not lost") func unsaved() async throws {
+  @Test("An answer that cannot be saved is not released and not lost") func unsaved() async throws {
     let rig = try await rig()
     rig.store.set(.fails, concerning: isRenewal)
     #expect(await rig.reason { try await get(rig, ["read"], timeout: 1) } == .storeFailure)
@@ -331,7 +331,7 @@ import Testing
   }
 
   @Test(
-    "A resource that the provider answers as if the grant had ended ends it only where it has",
+    "A resource whose answer looks like the end of the grant ends it only if the grant did end",
     arguments: [true, false])
   func doubted(isDead: Bool) async throws {
     let rig = try await rig()

@@ -151,7 +151,7 @@ import Testing
     #expect(try await approve(rig, release.id, as: .root) == false)
   }
 
-  @Test("Meanwhile others are served, also from the cache, and the caller itself for what needs no word")
+  @Test("During the wait other callers are served, also from the cache, and the caller gets what needs no approval")
   func othersMeanwhile() async throws {
     let own = Rule(name: "own", uid: 1000, gid: nil, accounts: ["home"], access: [.use])
     let rig = try await rig([Self.asking, own])
@@ -222,7 +222,7 @@ import Testing
     #expect(await asked.value == .notPermitted)
   }
 
-  @Test("What does not come by the router gets nothing that a person would have to allow")
+  @Test("A request that does not pass the router never gets a token that needs approval")
   func otherRoads() async throws {
     let rig = try await rig()
     #expect(
@@ -233,7 +233,7 @@ import Testing
 
   // MARK: Who is asked about
 
-  @Test("Who needs no rule is asked about as well, unless another rule lets them go on")
+  @Test("A caller that needs no rule is asked for approval too, unless another rule permits the request")
   func privileged() async throws {
     let everybody = Rule(
       name: "all", who: .init(), accounts: ["work"], access: [.use], confirm: .seconds(60))
@@ -252,7 +252,7 @@ import Testing
     #expect(await ask(exempt, as: owner).value == nil)
   }
 
-  @Test("Nobody is asked about what cannot be had: no rule, no account, no time, scopes that were not granted")
+  @Test("No approval is requested for an impossible request: no rule, no account, no time, scopes not granted")
   func pointless() async throws {
     let rule = Rule(name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use], confirm: .seconds(60))
     let rig = try await rig([rule])
@@ -265,7 +265,7 @@ import Testing
     #expect(watching.types.isEmpty)
   }
 
-  @Test("The caller's own time bounds the wait, and what is left of it the answer")
+  @Test("The caller's own limit bounds the wait, and the remaining time bounds the answer")
   func patience() async throws {
     let rig = try await rig()
     let asked = ask(rig, .init(account: "work", timeout: 10))
@@ -291,7 +291,7 @@ import Testing
     #expect(params.timeout == 4 && permission.approved != nil)
   }
 
-  @Test("What one unit may have waiting is bounded, and takes nothing from others")
+  @Test("Pending approvals of one unit are limited, and take nothing from others")
   func bounds() async throws {
     let rig = try await rig()
     var asked: [Task<ErrorReason?, Never>] = []
@@ -305,7 +305,7 @@ import Testing
     #expect(try await waits(rig))
   }
 
-  @Test("What one user may have waiting is bounded, however many units it makes")
+  @Test("Pending approvals of one user are limited, regardless of the number of units")
   func boundsOfUser() {
     var releases = Releases()
     let question = Releases.Question(account: "work", method: TokenGet.name)
@@ -336,7 +336,7 @@ import Testing
     #expect(await asked.value == .notPermitted)
   }
 
-  @Test("Who may not manage the account neither sees what waits nor answers it")
+  @Test("A caller that may not manage the account neither sees nor answers its approvals")
   func strangers() async throws {
     let other = Rule(name: "other", uid: 1003, gid: nil, accounts: ["home"], access: [.observe, .manage])
     let looker = Rule(name: "look", uid: 1004, gid: nil, accounts: ["*"], access: [.observe])
@@ -383,7 +383,7 @@ import Testing
     #expect(try await waits(rig))
   }
 
-  @Test("A reload and no longer than an hour end a word")
+  @Test("An approval ends with a reload, at the latest after an hour")
   func standingEnds() async throws {
     let rig = try await rig()
     let asked = ask(rig)
@@ -394,7 +394,7 @@ import Testing
     #expect(try await waits(rig))
   }
 
-  @Test("A refusal for some time needs nobody; an unknown program gets a word for once alone")
+  @Test("A denial for a time needs no user; an unknown program gets an approval for one request only")
   func refusals() async throws {
     let rig = try await rig()
     let asked = ask(rig)
@@ -414,7 +414,7 @@ import Testing
   }
 
   @Test(
-    "A word covers no more than what was asked",
+    "An approval covers only the approved request",
     arguments: [
       (TokenGet.name, nil, TokenGet.name, nil, true), (TokenGet.name, nil, RequestSend.name, nil, true),
       (TokenGet.name, nil, TokenGet.name, ["read"], true), (TokenGet.name, ["read"], TokenGet.name, nil, false),
@@ -435,7 +435,7 @@ import Testing
     #expect(!question.covers(elsewhere))
   }
 
-  @Test("The policy says that a person is asked, how long, and by which rule")
+  @Test("The explanation shows that approval is required, for how long, and by which rule")
   func explained() async throws {
     let rig = try await rig()
     func explain(_ uid: UInt32, _ method: String? = nil) async throws -> PolicyExplain.Result {

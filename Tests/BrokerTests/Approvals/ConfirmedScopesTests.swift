@@ -84,7 +84,7 @@ import Testing
   }
 
   @Test(
-    "A person is shown what comes of it, and no more than that is released",
+    "The user sees the exact result, and only that is released",
     arguments: [
       (.asAsked, nil, ["read"], Outcome(shown: ["read"], got: ["read"])),
       (.asAsked, nil, nil, Outcome(got: ["read", "write"])),
@@ -101,7 +101,7 @@ import Testing
     #expect(try await allowed(rig, asked) == outcome)
   }
 
-  @Test("What came with more than was shown is asked about as it is the next time, also where a word for less holds")
+  @Test("A token with more than was shown needs a new approval, even if one for less is active")
   func seen() async throws {
     let rig = try await rig(.withMore)
     #expect(try await allowed(rig, ["read"], for: 600) == Outcome(shown: ["read"], reason: .notPermitted))
@@ -130,7 +130,7 @@ import Testing
     #expect(try await get(rig, ["read"]).scope == ["read", "write"])
   }
 
-  @Test("What the account gains while a person thinks of it is not released by their word, nor later by one that holds")
+  @Test("What the account gains during the approval is not released by it, nor later by an active one")
   func gained() async throws {
     let rig = try await rig(.never)
     let asked = Task { try await get(rig, ["read"]) }
@@ -144,7 +144,7 @@ import Testing
     #expect(try await allowed(rig, ["read"]) == next)
   }
 
-  @Test("Where a rule lets a part go on while a person is asked about it, that part alone is released")
+  @Test("If a rule permits a part without approval, only that part is released during the wait")
   func noLongerNeeded() async throws {
     let reader = Rule(name: "reader", who: .init(uid: 1000), accounts: ["work"], access: [.use], scopes: ["read"])
     for narrowing in [Narrowing.asAsked, .withMore] {
@@ -160,14 +160,14 @@ import Testing
     }
   }
 
-  @Test("What needs no word may come along with what a person allowed")
+  @Test("What needs no approval may be released together with approved scopes")
   func exempt() async throws {
     let reader = Rule(name: "reader", who: .init(uid: 1000), accounts: ["work"], access: [.use], scopes: ["read"])
     let rig = try await rig(.withMore, [Self.asking(), reader])
     #expect(try await allowed(rig, ["write"]) == Outcome(shown: ["write"], got: ["read", "write"]))
   }
 
-  @Test("Nobody is asked about a token that is not narrowed and has more than the rule allows")
+  @Test("No approval is requested for a token that is not narrowed and exceeds the rule")
   func pointless() async throws {
     let rig = try await rig(.never, [Self.asking(["read"])])
     // Who is asked about has more time than this.
@@ -176,7 +176,7 @@ import Testing
     }
   }
 
-  @Test("A proof that a person allowed is for the token that they were shown, and for none that took its place")
+  @Test("An approved proof is for the token that was shown, not for its replacement")
   func proof() async throws {
     let store = MemoryStore()
     try await store.signIn("work")

@@ -51,7 +51,7 @@ import Testing
     #expect(releases.words(at: .seconds(3)) { $0.components.seconds }.isEmpty)
   }
 
-  @Test("Of a caller over TCP its own service cannot allow it, and others of its user can")
+  @Test("A service cannot approve a request that it makes over TCP; other programs of its user can")
   func ownService() {
     let asker = Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service")
     func answer(unit: String?) -> Releases.Taken {
@@ -75,7 +75,7 @@ import Testing
     #expect(AuditEntry.Who(uid: 1000, unit: "session-3.scope", executable: "/usr/bin/feed").isMoreThanUser)
   }
 
-  @Test("A word on a token is a word on every request")
+  @Test("An approval of a token covers every request with it")
   func token() {
     var releases = allowed(
       Releases.Question(account: "work", method: TokenGet.name), for: .seconds(60), calls: nil)

@@ -35,7 +35,7 @@ import Testing
   }
 
   @Test(
-    "Refusals of one holder have so many records, whatever its programs are called, and one that counts the others",
+    "Refusals of one holder have a limited number of records, and one record counts the rest",
     arguments: [
       (AuditRefuser(.user(1000), isNamed: true), AuditBudgets.named),
       (AuditRefuser(.user(1000), isNamed: false), AuditBudgets.unnamed), (.unknown, AuditBudgets.unnamed),
@@ -137,7 +137,7 @@ import Testing
     #expect(await written(trail).count <= AuditBudgets.allUnnamed + AuditBudgets.holders + 2)
   }
 
-  @Test("Root's and the owner's refusals have a record each, and an event is one whatever is refused")
+  @Test("Refusals of root and of the owner have a record each; an event is recorded once")
   func others() async {
     let trail = trail()
     let release = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1))
@@ -153,7 +153,7 @@ import Testing
     #expect(records.count { $0.entry.who.uid == 0 } == 100 && records.count { $0.entry.who.uid == 7000 } == 100)
   }
 
-  @Test("The log has so many lines a minute of refusals, and how many more there were")
+  @Test("Log lines about refusals are limited per minute, and the last one counts the rest")
   func lines() async {
     let trail = trail()
     for round in 0..<20 {
@@ -194,7 +194,7 @@ import Testing
     #expect(journal.all.first?.text.contains("user unit a\\u{1b}[31m\\u{202e}.service (uid 1000)") == true)
   }
 
-  @Test("At the broker's door, by whom rules name and by whom none does")
+  @Test("Refusals are logged by callers that rules name, and by all others together")
   func atTheDoor() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -217,7 +217,7 @@ import Testing
 }
 
 @Suite struct LogBudgetTests {
-  @Test("So many lines a minute, and the number of the others with the next")
+  @Test("Log lines are limited per minute; the next line counts the others")
   func budget() {
     var budget = LogBudget(30)
     let start = Duration.seconds(1000)

@@ -46,7 +46,7 @@ private struct Changed<Outcome: Sendable>: Sendable {
     return try #require(start.entry.detail)
   }
 
-  @Test("A start says how many rules are in force, and a digest that is the same again where nothing changed")
+  @Test("A start logs the number of rules and a digest that is equal if nothing changed")
   func start() async throws {
     let detail = try await started()
     #expect(detail.wholeMatch(of: /2 rules, policy [0-9a-f]{16}/) != nil, "\(detail)")
@@ -54,7 +54,7 @@ private struct Changed<Outcome: Sendable>: Sendable {
   }
 
   @Test(
-    "The digest is another where what is in force is another, and only there",
+    "The digest changes if and only if the active policy changes",
     arguments: [
       Changed(false, { $0.policy.rules[0].name = "/etc/grantd/grantd.toml:12" }),
       Changed(false, { $0.policy.rules[0].accounts = ["work", "home"] }),

@@ -35,7 +35,7 @@ import Testing
     Case("a few refusals stay in a trail full of events", events: 160, [a: 3], [nil: 3]),
   ]
 
-  @Test("The oldest of who has too many are forgotten, and refusals before events", arguments: cases)
+  @Test("The oldest records of the largest holder are dropped first, refusals before events", arguments: cases)
   private func excess(_ one: Case) {
     var counts = AuditCounts()
     counts.events = one.events
@@ -58,7 +58,7 @@ import Testing
     #expect(excess == expected.filter { $0.value > 0 })
   }
 
-  @Test("Whatever the numbers, each share is kept, no event goes for a refusal, and nothing more than needed")
+  @Test("For all numbers: each share is kept, no event is dropped for a refusal, and no record without need")
   func invariants() {
     var random = SystemRandomNumberGenerator()
     let refusers = (0..<12).map { Refuser(name: "\($0)", standing: $0 < 8 ? .unnamed : .named) }

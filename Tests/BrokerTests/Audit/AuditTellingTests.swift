@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(
-    "A refusal that goes on is told whenever its count has another digit, though it is never seen at a power of ten")
+    "A repeated refusal is logged whenever its count gains a digit, even if no power of ten is observed")
   func refusals() async {
     let trail = trail()
     let refusal = "refused token.get of account work to uid 1000"
@@ -40,7 +40,7 @@ import Testing
     #expect(journal.all.map(\.text) == told)
   }
 
-  @Test("What is allowed is told once, and a credential that did not get there as what it is")
+  @Test("A release is logged once, and a credential that was not delivered is logged as such")
   func others() async {
     let trail = trail()
     for _ in 1...2 {

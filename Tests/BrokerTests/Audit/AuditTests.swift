@@ -29,7 +29,7 @@ import Testing
     return rig.audit.sinceStart
   }
 
-  @Test("Releases of one token to one caller are one record, by whichever road, with who, which token and which rule")
+  @Test("Releases of one token to one caller are one record on every path, with caller, token and rule")
   func releases() async throws {
     let rig = try await rig()
     let lane = rig.router.cachedTokens(for: .process(Self.mail))
@@ -105,7 +105,7 @@ import Testing
     #expect(records.map(\.count).reduce(0, +) == 301)
   }
 
-  @Test("What is refused before anybody looks at an account is recorded too, also of methods that change nothing")
+  @Test("A request refused before the account is known is recorded too, also for methods that change nothing")
   func refusedAtTheDoor() async throws {
     let rig = try await rig()
     _ = await rig.reason { try await rig.call(AccountList.self, .init(), as: .user(1002)) }
@@ -142,7 +142,7 @@ import Testing
     #expect(records.map(\.entry.who.uid) == [0, 0, 0, 0, nil])
   }
 
-  @Test("Whoever may manage an account reads its records, and nobody else's")
+  @Test("A caller that manages an account reads its records and no others")
   func readers() async throws {
     let rig = try await rig()
     _ = rig.cached("work")
@@ -175,7 +175,7 @@ import Testing
     #expect(seen == [8, 7, 6, 5, 4, 3, 2, 1])
   }
 
-  @Test("Whoever manages some accounts gets full pages too, however many records of others lie between")
+  @Test("A caller that manages some accounts gets full pages, regardless of other records between")
   func sparsePages() async throws {
     let rig = try await rig()
     for number in 1...40 {
@@ -188,7 +188,7 @@ import Testing
     #expect(second.records.count == 1 && second.next == nil)
   }
 
-  @Test("Logins and credentials of accounts that are here keep their names, however many fail; made-up ones do not")
+  @Test("Existing accounts keep their names in records, however many fail; invented names are not recorded")
   func failuresOfAccounts() async throws {
     let (real, made) = ((1...40).map { "real\($0)" }, (1...40).map { "made\($0)" })
     let store = MemoryStore()
@@ -210,7 +210,7 @@ import Testing
     }
   }
 
-  @Test("What the disk does not take is kept, to a bound, and written when it does")
+  @Test("Records that cannot be saved are kept up to a limit and saved later")
   func failingStore() async throws {
     let rig = try await rig()
     rig.audit.fail(with: .unwritable(path: "/x", detail: "the disk is full"))
@@ -225,7 +225,7 @@ import Testing
     #expect(await written(rig).count == 2 && rig.audit.writes == writes, "nothing new is not written again")
   }
 
-  @Test("Turned off, nothing is recorded; a reload turns it on for connections that are there")
+  @Test("Turned off, nothing is recorded; a reload turns it on for open connections")
   func auditingTurnedOff() async throws {
     let rig = try await rig { $0.isEnabled = false }
     let lane = rig.router.cachedTokens(for: .process(.root))
@@ -237,7 +237,7 @@ import Testing
     #expect(await written(rig).contains { $0.entry.action == .release && $0.count == 1 })
   }
 
-  @Test("The numbers go on after a restart, and old records are removed as the policy says")
+  @Test("Record numbers continue after a restart, and old records are removed by the policy")
   func restart() async throws {
     let rig = try await rig()
     _ = rig.cached("work")
@@ -322,7 +322,7 @@ import Testing
     return count
   }
 
-  @Test("A burst, then the rate; whoever waits as long as it is told to goes on")
+  @Test("A burst, then the rate; a caller that waits as requested is served")
   func burst() throws {
     let rates = rates()
     let who = AuditEntry.Who(uid: 1000)
@@ -337,7 +337,7 @@ import Testing
     #expect(taken(rates, who) == 20)
   }
 
-  @Test("A refusal costs several requests, to a depth of one burst, and nobody else anything")
+  @Test("A refusal costs several requests, at most one burst, and other callers nothing")
   func refusals() throws {
     let rates = rates()
     let (attacker, other) = (AuditEntry.Who(uid: 1000, unit: "a.service"), AuditEntry.Who(uid: 1000, unit: "b.service"))
@@ -353,7 +353,7 @@ import Testing
       rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil, "after at most a burst of debt it may go on")
   }
 
-  @Test("A user has no more by starting more programs, but for a few; root's are apart, and so are others'")
+  @Test("More programs do not give a user a larger share, except for a few; root and other users are separate")
   func users() {
     let rates = rates()
     var total = 0

@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(
-    "What could not be found out denies only the rules that need it",
+    "An unknown fact denies only the rules that need it",
     arguments: [
       (Rule.Who(uid: 1000), true), (Rule.Who(gid: 1000), true), (Rule.Who(), true),
       (Rule.Who(uid: 1000, unit: "a.service"), false), (Rule.Who(unit: "*"), false),
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(
-    "Any rule for a caller gives it a share of its own, whatever the rule allows",
+    "Any rule for a caller gives it a share, regardless of its content",
     arguments: [
       (Rule.Who(uid: 1000), .named), (Rule.Who(unit: "a.*"), .named), (Rule.Who(uid: 1001), .unnamed),
       (Rule.Who(unit: "b.*"), .unnamed), (Rule.Who(), .named),
@@ -74,7 +74,7 @@ import Testing
     #expect(try await !may("bank", 1002))
   }
 
-  @Test("Lists and events show each caller its own accounts, also where a rule names single methods")
+  @Test("Lists and events show each caller its own accounts, even if a rule names single methods")
   func lists() async throws {
     let methods: Set = [
       AccountList.name, EventsSubscribe.name, BrokerStatus.name, AccountLogout.name,
@@ -100,7 +100,7 @@ import Testing
     #expect(sessions.map { $0.told.compactMap { $0["account"]?.string } } == [["work"], ["home"]])
   }
 
-  @Test("A login is shown to, and ended by, programs of its user that may sign in to that account alone")
+  @Test("A login is visible to, and cancelled by, only programs of its user that may sign in to that account")
   func logins() async throws {
     let mail = Rule(
       name: "mail", who: .init(uid: 1000, unit: "mail.service"), accounts: ["work"], access: [.login, .observe])
@@ -128,7 +128,7 @@ import Testing
     #expect(try await rig.call(LoginCancel.self, cancel, as: mailer).cancelled)
   }
 
-  @Test("A rule on a group is not for a subordinate user id that has the group, unless it says so")
+  @Test("A rule for a group excludes subordinate user ids with that group, unless it includes them")
   func subordinates() {
     var who = Rule.Who(gid: 500)
     var caller = Caller(uid: 100_007, gid: 1, groups: [500], pid: 1)

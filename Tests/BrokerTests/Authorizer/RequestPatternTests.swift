@@ -45,10 +45,10 @@ import Testing
   func escapes(_ path: String) throws { #expect(try matches("GET /repos/*", "GET", path)) }
 
   @Test(
-    "Other texts are no patterns", arguments: ["GET", "/x", "GET  /x", "GET x", "G T /x", "GET *.com/x", "GET /x?y"])
+    "Other texts are not patterns", arguments: ["GET", "/x", "GET  /x", "GET x", "G T /x", "GET *.com/x", "GET /x?y"])
   func none(_ text: String) { #expect(RequestPattern(text) == nil) }
 
-  @Test("A rule with requests gives these alone, and no token")
+  @Test("A rule with `requests` permits only these requests, and no token")
   func rule() {
     var rule = Rule(name: "r", who: .init(uid: 1), accounts: ["work"], access: [], methods: [RequestSend.name])
     rule.requests = [RequestPattern("GET /a/*")].compactMap(\.self)

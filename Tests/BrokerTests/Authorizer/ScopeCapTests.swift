@@ -33,7 +33,7 @@ import Testing
     try await rig.call(TokenGet.self, .init(account: "work", scopes: scopes), as: .user(uid))
   }
 
-  @Test("A capped caller gets a narrowed token, also where it names no scopes, and others the whole one")
+  @Test("A capped caller gets a narrowed token, even if it requests no scopes; others get the full token")
   func narrowed() async throws {
     let rig = try await rig()
     #expect(try await token(rig).access_token == "read")
@@ -71,7 +71,7 @@ import Testing
     #expect(await rig.reason { try await rig.call(TokenExchange.self, exchange, as: .user(1000)) } == .notPermitted)
   }
 
-  @Test("No method uses the whole token for who may have a part, whatever its access")
+  @Test("No method uses the full token for a capped caller, regardless of its access")
   func everyOther() async throws {
     let access: Set<Access> = [.use, .observe, .manage]
     let part = Rule(name: "part", who: .init(uid: 1000), accounts: ["work"], access: access, scopes: ["read"])
@@ -159,7 +159,7 @@ import Testing
     #expect(await rig.reason { try await rig.broker.calls.proof(params, permission) } == .notPermitted)
   }
 
-  @Test("A cap without a question and a question without a cap: the part comes at once, the rest with a person's word")
+  @Test("A cap without approval and a rule with approval: the part is released at once, the rest after approval")
   func partWithoutWord() async throws {
     let asking = Rule(
       name: "ask", who: .init(uid: 1000), accounts: ["work"], access: [.use], confirm: .seconds(60))
@@ -205,7 +205,7 @@ import Testing
     )
   }
 
-  @Test("The policy says why: by which rule, or what is missing; of others to who manages alone")
+  @Test("The explanation names the rule or the missing condition; those of other callers need `manage`")
   func explained() async throws {
     let rule = Rule(
       name: "mail", who: .init(uid: 1000, unit: "mail.service"), accounts: ["work"], access: [.use], scopes: ["read"])
@@ -235,7 +235,7 @@ import Testing
   }
 
   @Test(
-    "What is missing is for who may manage the account; others learn that no rule allows it, whatever rules there are")
+    "A caller with `manage` learns which condition is missing; others learn that no rule permits it")
   func unexplained() async throws {
     let rules = [
       Rule(name: "mail", who: .init(uid: 1000, unit: "mail.service"), accounts: ["work"], access: [.use]),

@@ -143,7 +143,7 @@ private final class ScriptedVault: Vault {
   private static let uses = Rule(name: "u", who: .init(uid: 1000), accounts: ["*"], access: [.use])
 
   @Test(
-    "Whoever may not manage everything, and have every account's token whole and at once, gets none",
+    "A caller needs `manage` for all accounts, with full tokens and without approval",
     arguments: [
       ([], false), ([manages], false), ([uses], false), ([manages, uses], true),
       ([Rule(name: "some", who: .init(uid: 1000), accounts: ["wo*"], access: [.manage, .use])], false),
@@ -173,7 +173,7 @@ private final class ScriptedVault: Vault {
     #expect(vault.state.withLock { $0.packed.count } == (isAllowed ? 1 : 0))
   }
 
-  @Test("A rule that asks holds root too, and one for backups alone, as the hint has it, lifts that for backups alone")
+  @Test("A rule with approval also applies to root; a separate rule for backups lifts it only for backups")
   func asked() async throws {
     let store = MemoryStore()
     for name in ["work", "home"] { try await store.signIn(name) }
@@ -195,7 +195,7 @@ private final class ScriptedVault: Vault {
     #expect(try await rig.call(PolicyExplain.self, .init(account: "home")).confirm?.rule == "ask")
   }
 
-  @Test("It belongs to its connection, and only so many are on their way")
+  @Test("It belongs to its connection, and concurrent ones are limited")
   func owners() async throws {
     let rig = try await rig()
     let (first, second) = (FakeSession(.root), FakeSession(.root))
@@ -242,7 +242,7 @@ private final class ScriptedVault: Vault {
     }
   }
 
-  @Test("A wrong secret says so, and another may be tried")
+  @Test("A wrong passphrase is reported as such, and another may be tried")
   func secrets() async throws {
     let rig = try await rig()
     let session = FakeSession(.root)
@@ -268,7 +268,7 @@ private final class ScriptedVault: Vault {
     #expect(try await rig.call(StoreRestoreLook.self, params, on: session).accounts == 1)
   }
 
-  @Test("Each account's own trail has the backup, with whom it went to, and what was restored")
+  @Test("The trail of each account records the backup, its reader, and the restored accounts")
   func recorded() async throws {
     let store = MemoryStore()
     for name in ["home", "work"] { try await store.signIn(name) }
@@ -303,7 +303,7 @@ private final class ScriptedVault: Vault {
 
   // MARK: Applying
 
-  @Test("What is restored is on disk and is served; what is here is kept")
+  @Test("Restored accounts are on disk and served; existing ones are kept")
   func restored() async throws {
     let store = MemoryStore()
     try await store.signIn("home")
@@ -315,7 +315,7 @@ private final class ScriptedVault: Vault {
     #expect(rig.cached("work") != nil)
   }
 
-  @Test("Replaced accounts are those of the backup, and their generation goes on")
+  @Test("Replaced accounts are those of the backup, and their generation increases")
   func replaced() async throws {
     let store = MemoryStore()
     try await store.signIn("home")
@@ -331,7 +331,7 @@ private final class ScriptedVault: Vault {
     #expect(store.grant("home")?.refreshToken?.exposed == "other-r1")
   }
 
-  @Test("Before accounts are replaced their refreshes end, also those that begin while another is waited for")
+  @Test("Refreshes of replaced accounts end first, including new ones during the wait for another")
   func refreshing() async throws {
     let store = MemoryStore()
     for name in ["home", "work"] { try await store.signIn(name) }
@@ -410,7 +410,7 @@ private final class ScriptedVault: Vault {
     #expect(rig.store.grant("work") != nil)
   }
 
-  @Test("Where the disk takes nothing, nothing is restored, and it can be tried again")
+  @Test("If the disk refuses all writes, nothing is restored, and it can be repeated")
   func unwritable() async throws {
     let rig = try await rig()
     let session = FakeSession(.root)
@@ -423,7 +423,7 @@ private final class ScriptedVault: Vault {
     #expect(try await rig.call(StoreRestoreApply.self, params, on: session).restored == ["work"])
   }
 
-  @Test("A provider that is not configured here is named, and what was to be revoked still is")
+  @Test("A provider without configuration is named, and pending revocations are still sent")
   func rest() async throws {
     let rig = try await rig()
     rig.transport.answer(.revocation) { _ in reply("{}") }
@@ -479,7 +479,7 @@ private final class ScriptedVault: Vault {
 
   // MARK: The key
 
-  @Test("A key that cannot be changed from here says how it is changed, and one that can what is left")
+  @Test("A key that cannot be changed here: the message says how it is changed and lists the remaining steps")
   func key() async throws {
     let rig = try await rig()
     vault.state.withLock { $0.rotation = .success(KeyRotation(file: "/key", accounts: 3, remains: ["a is left"])) }

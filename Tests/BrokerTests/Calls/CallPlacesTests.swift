@@ -53,7 +53,7 @@ import Testing
     for task in crowd + others { #expect(await task.value == nil) }
   }
 
-  @Test("A place is held until the request is over, also where the caller was answered before")
+  @Test("A slot is held until the request ends, even if the caller was answered earlier")
   func abandoned() async throws {
     let rig = try await rig()
     rig.transport.hold(.resource)

@@ -35,7 +35,7 @@ import Testing
     return try await rig.router.authorize(request, session: FakeSession(Self.caller)).get()
   }
 
-  @Test("A refusal that repeats the token says nothing of it to the client")
+  @Test("A refusal that repeats the token does not show it to the client")
   func echoed() async throws {
     let rig = try await rig()
     let first = try await authorize(rig)
@@ -79,7 +79,7 @@ import Testing
     }
   }
 
-  @Test("A fresh token is not sent to an origin that a reload took away meanwhile")
+  @Test("A fresh token is not sent to an origin that a reload removed in the interim")
   func removedOrigin() async throws {
     let rig = try await rig()
     let sent = try await authorize(rig, host: "files.example")

@@ -144,7 +144,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1 && rig.transport.count(.userinfo) == 2)
   }
 
-  @Test("A token that cannot be renewed is sent nowhere meanwhile, and stays")
+  @Test("A token that cannot be renewed is not sent during that time, and is kept")
   func unrenewable() async throws {
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
@@ -185,7 +185,7 @@ import Testing
     #expect(rig.astray.isEmpty)
   }
 
-  @Test("What a provider was asked for at a moment is of the server that it had then")
+  @Test("An answer applies to the server to which the request was sent")
   func issuers() {
     let all = Server.allCases.map { TokenIssuer(OAuthProvider($0.settings())) }
     let start = ManualClock.start

@@ -102,7 +102,7 @@ import Testing
     #expect(!isSent(question, rig) && rig.transport.count(question.purpose) == 1)
   }
 
-  @Test("The refusal of a token says nothing of another login's token of the same number")
+  @Test("The refusal of a token does not concern another login's token of the same number")
   func anotherLogin() async throws {
     let rig = try await Rig(configuration: .plain([SteppedProvider()]))
     _ = await rig.callBack(try await rig.start(), ["state": nil])

@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(
-    "The token goes to the provider's own servers alone, whatever the address is made of",
+    "The token is sent only to the provider's own servers, for every form of URL",
     arguments: [
       "https://evil.example/v1/me", "https://api.example.evil.example/", "https://api.example@evil.example/",
       "http://api.example/v1/me", "https://api.example:8443/me", "//evil.example/me#", "me", "", "file:///etc/passwd",
@@ -93,7 +93,7 @@ import Testing
   }
 
   @Test(
-    "What belongs to the broker or to the connection is no caller's to say",
+    "A caller cannot set headers of the broker or of the connection",
     arguments: [
       "Authorization", "COOKIE", "Host", "Transfer-Encoding", "content-length", "DPoP", "a b", "", "x:",
       "Accept-Encoding", "range", "If-Range",
@@ -137,7 +137,7 @@ import Testing
   }
 
   @Test(
-    "An answer in which the token could not be found is not handed out",
+    "An answer that repeats the token is not returned",
     arguments: [
       (200, "Content-Encoding", "gzip"), (200, "content-encoding", "identity, br"),
       (206, "Content-Range", "bytes 7-9/20"),
@@ -157,7 +157,7 @@ import Testing
       rig.transport.requests(.resource).allSatisfy { $0.headers.contains(.init("Accept-Encoding", "identity")) })
   }
 
-  @Test("What a server repeats of the token is not handed on, and a method whose answer is the request is not sent")
+  @Test("Repetitions of the token are not returned, and a method whose answer repeats the request is not sent")
   func echoes() async throws {
     let rig = try await rig()
     rig.transport.answer(.resource) { request in

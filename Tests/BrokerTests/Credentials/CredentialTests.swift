@@ -45,7 +45,7 @@ import Testing
     return nil
   }
 
-  @Test("An id is what is configured under it, else the account that it names")
+  @Test("An id is the configured account, otherwise the account of that name")
   func ids() async throws {
     let store = try await signedIn()
     try await store.signIn("home")
@@ -63,7 +63,7 @@ import Testing
     #expect(await refusal("grantd.nobody", rig)?.reason == .unknownAccount)
   }
 
-  @Test("Without by_account an id is what is configured, or nothing")
+  @Test("Without `by_account` an id is only a configured account")
   func byAccount() async throws {
     let rig = try await rig(
       UnitCredentials(offers: [Offer(id: "grantd.work", account: account("work"))], byAccount: false),
@@ -93,7 +93,7 @@ import Testing
     #expect(error.reason == .notPermitted)
   }
 
-  @Test("What a person has to allow is nothing for a unit, which nobody could be asked about")
+  @Test("A token that needs approval is not released to a unit, since no user can be asked")
   func confirmed() async throws {
     var rule = Rule(name: "ask", uid: 0, gid: nil, accounts: ["work"], access: [.use])
     rule.confirm = .seconds(60)
@@ -149,7 +149,7 @@ import Testing
     #expect(await load("grantd.work", rig) == .success("read write"))
   }
 
-  @Test("Of a session it is the session's id")
+  @Test("An id of a session is the session's id")
   func session() async throws {
     let store = try await signedIn()
     let token = SavedToken(
@@ -215,7 +215,7 @@ import Testing
     #expect(records.first?.entry.generation == 1 && !"\(records)".contains("work-a1"))
   }
 
-  @Test("What the socket itself refuses is recorded with what was claimed, and made-up claims do not fill the trail")
+  @Test("Refusals by the socket are recorded with the claimed identity, and invented claims do not fill the trail")
   func forged() async throws {
     let rig = try await rig(
       UnitCredentials(offers: [Offer(id: "mail-token", account: account("work"))]), store: try await signedIn())

@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  @Test("Which login an event is about is told to who started it and to who may do everything, and to hooks")
+  @Test("The login of an event is shown to its user, to privileged callers and to hooks")
   func logins() async throws {
     let rules = [
       Rule(name: "a", uid: 1000, gid: nil, accounts: ["work"], access: [.observe, .login]),
@@ -58,7 +58,7 @@ import Testing
     let ids = Mutex<[String?]>([])
   }
 
-  @Test("A connection has one subscription and gets an event once, and nobody takes others' places")
+  @Test("A connection has one subscription, gets an event once, and takes no slots from others")
   func shares() async throws {
     let rules = [Rule(name: "r", uid: nil, gid: 1, accounts: ["*"], access: [.observe])]
     let rig = try await Rig(store: .expired("work"), configuration: .plain(rules: rules))
@@ -103,7 +103,7 @@ import Testing
     #expect(await eventually { await rig.broker.runtime.events.count == 0 })
   }
 
-  @Test("A failure is told with what to do, after it is on disk") func aFailureIsToldWithWhatTo() async throws {
+  @Test("A failure is reported with its next step after it is on disk") func aFailureIsToldWithWhatTo() async throws {
     let rig = try await Rig(store: .expired("work"))
     let session = FakeSession(.root)
     _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session)

@@ -56,7 +56,7 @@ import Testing
     #expect(files.writes == 4)
   }
 
-  @Test("A token is in the trail for each that is written, as its reader's, and an event says so") func trail()
+  @Test("Each written token is recorded for its reader and reported by an event") func trail()
     async throws
   {
     let files = MemoryFiles()
@@ -99,7 +99,7 @@ import Testing
     #expect(try await rig.call(BrokerStatus.self, .init()).files?.first?.restored ?? 0 < 12)
   }
 
-  @Test("Without a right there is no file; a rule of a unit gives none, as nobody knows the unit of who reads it")
+  @Test("Without a right there is no file; a rule for a unit gives none, since a reader's unit is unknown")
   func rights() async throws {
     let files = MemoryFiles()
     var unit = Rule(name: "unit", uid: 1001, gid: nil, accounts: ["*"], access: [.use])
@@ -208,7 +208,7 @@ import Testing
     #expect(try await rig.call(BrokerStatus.self, .init()).files?.first?.reason == "login_required")
   }
 
-  @Test("A disk that fails is told of, and tried again") func failing() async throws {
+  @Test("A failing disk is reported and tried again") func failing() async throws {
     let files = MemoryFiles()
     files.fail(TokenFileFailure("no room", hint: "Make some."))
     let rig = try await rig(files, configuration([file()]))

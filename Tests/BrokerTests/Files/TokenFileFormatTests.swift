@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(
-    "A template's faults are told",
+    "Faults of a template are reported",
     arguments: [
       ("", "it has no {{access_token}}"), ("{{access_token", "“{{” has no “}}”"),
       ("{{acces_token}}", "there is no “acces_token”"), ("{{access_token|upper}}", "behind “|” only json"),
@@ -61,7 +61,7 @@ import Testing
     }
   }
 
-  @Test("The record of what is written reads as it was written") func record() {
+  @Test("The record of a written file equals the file") func record() {
     let places: [TokenFile.Place] = [
       .init(path: "/a \"b\""), .init(path: "/b", member: .json(["x", "y/z"])),
       .init(path: "/c", member: .ini(section: "drive", key: "token")),

@@ -7,7 +7,7 @@ import Testing
 
 /// A committed state is on disk before anyone is answered.
 @Suite struct CommitTests {
-  @Test("Nobody sees a new token before it is on disk") func nobodySeesANewTokenBeforeIt() async throws {
+  @Test("No caller sees a new token before it is on disk") func nobodySeesANewTokenBeforeIt() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.store.set(.hangs, concerning: isRenewal)
     let caller = Task { try await rig.token("work") }
@@ -32,7 +32,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
-  @Test("Where the intent cannot be saved, nothing is sent, and it goes on as soon as the store works")
+  @Test("If the intent cannot be saved, nothing is sent until the store works again")
   func whereTheIntentCannotBeSavedNothing() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.store.set(.fails)
@@ -44,7 +44,7 @@ import Testing
     #expect(try await rig.token("work").access_token == "work-a2")
   }
 
-  @Test("A rotated refresh token outlives a store that fails for a while, and the broker recovers by itself")
+  @Test("A rotated refresh token survives a store that fails for a time, and the broker recovers")
   func aRotatedRefreshTokenOutlivesAStore()
     async throws
   {
@@ -62,7 +62,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
-  @Test("A failing store keeps nobody from a token that is still valid") func aFailingStoreKeepsNobodyFromA()
+  @Test("A failing store does not delay a token that is still valid") func aFailingStoreKeepsNobodyFromA()
     async throws
   {
     let store = MemoryStore()
@@ -124,7 +124,7 @@ import Testing
     #expect(rig.store.token("work") == nil)
   }
 
-  @Test("An intent for an account that was forgotten meanwhile is not written") func anIntentForAnAccountThatWas()
+  @Test("An intent for a removed account is not saved") func anIntentForAnAccountThatWas()
     async throws
   {
     let rig = try await Rig(store: .expired("work"), configuration: .plain([OAuthProviders.discovered]))

@@ -8,7 +8,7 @@ import Testing
 
 /// Leases that end, that are late, and that others take.
 @Suite(.timeLimit(.minutes(1))) struct SharedLeaseTests {
-  @Test("Where the lease's holder is gone, another goes on when the lease has ended")
+  @Test("If the holder of a lease has stopped, another broker continues after the lease's end")
   func gone() async throws {
     let world = try await SharedWorld()
     world.provider.drop(1)
@@ -30,7 +30,7 @@ import Testing
     #expect(try await world.brokers[0].token("work") == "work-a2")
   }
 
-  @Test("An answer that comes after its lease was another's is kept, where nobody else renewed the grant")
+  @Test("An answer after the end of its lease is kept if no other broker renewed the grant")
   func late() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -47,7 +47,7 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
-  @Test("A lease is prolonged from when it was asked for, however late the store said so")
+  @Test("A prolonged lease counts from its request, however late the store answers")
   func countsFromAsking() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -82,7 +82,7 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
-  @Test("A lease that ended while its holder slept is prolonged, where nobody took it")
+  @Test("A lease that ended during its holder's sleep is prolonged if no other broker took it")
   func revived() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -99,7 +99,7 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
-  @Test("A holder whose lease another took is told, and prolongs it no more")
+  @Test("A holder is informed when its lease was taken, and no longer prolongs it")
   func taken() async throws {
     let world = try await SharedWorld()
     world.provider.drop(1)
@@ -176,7 +176,7 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
-  @Test("A logout during a refresh by the same broker forgets an account that another broker wrote meanwhile")
+  @Test("A logout during a refresh also removes an account that another broker saved in the interim")
   func logoutDuringRefresh() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -191,7 +191,7 @@ import Testing
     #expect(world.database.disk.grant("work") == nil)
   }
 
-  @Test("An answer that is of no use any more is dropped, and the account goes on")
+  @Test("An obsolete answer is discarded, and the account continues")
   func overtakenAtOneGeneration() async throws {
     let world = try await SharedWorld()
     world.provider.hold()

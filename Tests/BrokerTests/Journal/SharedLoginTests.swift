@@ -9,7 +9,7 @@ import Testing
 
 /// Two brokers on one store: logins that one begins and the other completes.
 @Suite(.timeLimit(.minutes(1))) struct SharedLoginTests {
-  @Test("A callback that comes to another broker completes the login there, and who waits at the first is told")
+  @Test("A callback at another broker completes the login there, and callers waiting at the first are informed")
   func elsewhere() async throws {
     let world = try await SharedWorld(accounts: [])
     let (site, other) = (world.brokers[0], world.brokers[1])
@@ -27,7 +27,7 @@ import Testing
     #expect(world.provider.codes == ["new"])
   }
 
-  @Test("Of two brokers that get one callback one sends the code, and the other says that it is done")
+  @Test("If two brokers get one callback, one sends the code and the other reports it as done")
   func once() async throws {
     let world = try await SharedWorld(accounts: [])
     let (site, other) = (world.brokers[0], world.brokers[1])
@@ -56,7 +56,7 @@ import Testing
     #expect(await site.callBack(login) == .completed(account: "home", provider: "example"))
   }
 
-  @Test("Tokens in a fragment are taken once, by whichever broker they come to")
+  @Test("Tokens in a fragment are accepted once, at either broker")
   func fragment() async throws {
     let redirect = try RedirectURI("http://127.0.0.1:8400/callback")
     let settings = ProviderSettings.plain {
@@ -79,7 +79,7 @@ import Testing
     #expect(world.database.disk.logins.isEmpty)
   }
 
-  @Test("Where a callback bears no state, one login waits at a provider, whichever broker began it")
+  @Test("If callbacks have no state, one login waits at a provider, at either broker")
   func stateless() async throws {
     let world = try await SharedWorld(accounts: [], providers: [SteppedProvider()])
     let (site, other) = (world.brokers[0], world.brokers[1])
@@ -91,7 +91,7 @@ import Testing
     _ = try await other.start("bank")
   }
 
-  @Test("A login by a broker that is behind is adopted over what is on disk")
+  @Test("A login at a broker with old state is adopted over the stored state")
   func adoptedBehind() async throws {
     let world = try await SharedWorld()
     let (site, other) = (world.brokers[0], world.brokers[1])
@@ -104,7 +104,7 @@ import Testing
     #expect(try await eventually { try await other.token("work") == "new-a1" })
   }
 
-  @Test("An account that another broker forgot is there again after a login")
+  @Test("An account removed by another broker exists again after a login")
   func adoptedAnew() async throws {
     let world = try await SharedWorld()
     let (site, other) = (world.brokers[0], world.brokers[1])

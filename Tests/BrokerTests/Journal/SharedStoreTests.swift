@@ -8,7 +8,7 @@ import Testing
 
 /// Two brokers on one store: who refreshes, and who follows.
 @Suite(.timeLimit(.minutes(1))) struct SharedStoreTests {
-  @Test("Two brokers that are asked at once refresh once, and both hand out the new token")
+  @Test("Two brokers asked at once refresh once, and both release the new token")
   func atOnce() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -34,7 +34,7 @@ import Testing
     #expect(world.provider.refreshes == 2 && world.provider.reuses == 0)
   }
 
-  @Test("An account that one broker forgets is gone at the other; one that it gets is there")
+  @Test("An account removed at one broker disappears at the other; a new one appears")
   func comingAndGoing() async throws {
     let world = try await SharedWorld()
     _ = try await world.brokers[0].call(AccountLogout.self, .init(account: "work", revoke: false))
@@ -46,7 +46,7 @@ import Testing
 
   // MARK: What one writes over another
 
-  @Test("An account that is newer in memory never overwrites what another broker wrote since")
+  @Test("An account that is newer in memory never overwrites a later write of another broker")
   func newerInMemory() async throws {
     let world = try await SharedWorld()
     let (site, other) = (world.brokers[0], world.brokers[1])
@@ -75,7 +75,7 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
-  @Test("A save without the lease leaves the intent of who has it")
+  @Test("A save without the lease keeps the intent of its holder")
   func intentOfAnother() async throws {
     let world = try await SharedWorld()
     world.provider.hold()
@@ -127,7 +127,7 @@ import Testing
       })
   }
 
-  @Test("A logout by a broker that is behind revokes what is on disk")
+  @Test("A logout at a broker with old state revokes the stored token")
   func logoutBehind() async throws {
     let world = try await SharedWorld()
     world.database.silence(world.brokers[0].store)

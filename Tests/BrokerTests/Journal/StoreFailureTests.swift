@@ -25,7 +25,7 @@ import Testing
     return false
   }
 
-  @Test("While the disk is full good tokens are served, no rotation is risked, and all goes on by itself after it")
+  @Test("While the disk is full valid tokens are served, no rotation is risked, and work resumes later")
   func diskFull() async throws {
     let rig = try await rig()
     let session = FakeSession(.root)
@@ -46,7 +46,7 @@ import Testing
     #expect(session.types == ["store.failed", "store.recovered"])
   }
 
-  @Test("A disk that takes all but what is noted before a request is one that fails, not one that works again at once")
+  @Test("A disk that accepts everything except intents counts as failing, not as recovered")
   func intentsAlone() async throws {
     let rig = try await rig()
     let session = FakeSession(.root)
@@ -67,7 +67,7 @@ import Testing
     #expect(try await rig.token("work").access_token == "work-a2")
   }
 
-  @Test("A provider that does not rotate is asked all the same, and what it gave is written when the disk works")
+  @Test("A provider without rotation is still asked, and its answer is saved later")
   func withoutRotation() async throws {
     let rig = try await rig(.none)
     rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 3600, rotates: false) }
@@ -80,7 +80,7 @@ import Testing
     #expect(rig.store.intent("work") == nil)
   }
 
-  @Test("A declared account has no rotation to lose: it is refreshed all the same, beside one that waits for the disk")
+  @Test("A declared account has no rotation to lose: it is refreshed while another waits for the disk")
   func declared() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3590))
@@ -108,7 +108,7 @@ import Testing
     #expect(try await rig.token("work").access_token == "work-a2")
   }
 
-  @Test("A provider that was said not to rotate and does, is not believed: nobody sees its token before the commit")
+  @Test("A provider that rotates against its setting is not trusted: its token is released after the commit only")
   func rotatesAllTheSame() async throws {
     let rig = try await rig(.none)
     rig.store.set(.fails)
@@ -137,7 +137,7 @@ import Testing
   }
 
   @Test(
-    "A database that is gone or damaged is written anew from memory, with everything that belongs in it",
+    "A missing or damaged database is rebuilt from memory with all its content",
     arguments: [
       StoreError.missing(path: "memory"), .corrupt(path: "memory", detail: "database disk image is malformed"),
     ])
@@ -173,7 +173,7 @@ import Testing
     }
   }
 
-  @Test("One that is lost soon after the disk was full for long is written anew at once")
+  @Test("One that is lost soon after a long full disk is rebuilt at once")
   func lostAfterOutage() async throws {
     let rig = try await rig()
     await failForAMinute(rig)
@@ -186,7 +186,7 @@ import Testing
     #expect(await eventually { rig.store.rebuilt.count == 1 })
   }
 
-  @Test("One that is lost while the disk has been full for long is written anew soon after there is room")
+  @Test("One that is lost during a long full disk is rebuilt soon after space is available")
   func lostInOutage() async throws {
     let rig = try await rig()
     await failForAMinute(rig)
@@ -221,7 +221,7 @@ import Testing
     _ = await early.value
   }
 
-  @Test("Damage that no look sees while something is committed is found by the stop, which writes all of it anew")
+  @Test("Damage that no check sees during commits is found at the stop, which rebuilds it")
   func damagedAtStop() async throws {
     let rig = try await rig()
     rig.store.set(.hangs)
@@ -238,7 +238,7 @@ import Testing
     #expect(await rig.broker.storeFailure == nil)
   }
 
-  @Test("A commit that hangs makes the store slow, and nobody else waits for it")
+  @Test("A commit that hangs makes the store slow, and no other caller waits for it")
   func slow() async throws {
     let rig = try await rig()
     rig.store.set(.hangs)

@@ -35,7 +35,7 @@ import Testing
     try await rig.call(LoginContinue.self, .init(login_id: login.login_id, session_id: session))
   }
 
-  @Test("A login that has met its limit waits with the sessions, is told to who waits, and goes on with one of them")
+  @Test("A login at its session limit waits with the list of sessions and continues with a choice")
   func goesOn() async throws {
     let rig = try await rig()
     let login = try await waiting(rig)
@@ -71,7 +71,7 @@ import Testing
     #expect(try await go(on: restarted, login).state == .completed)
   }
 
-  @Test("What the person gave and the provider refuses can be mended, and so can an outage")
+  @Test("An input that the provider refuses can be corrected, and an outage repeated")
   func mended() async throws {
     let rig = try await rig()
     let login = try await waiting(rig)
@@ -88,7 +88,7 @@ import Testing
     #expect(try await go(on: rig, login).state == .completed)
   }
 
-  @Test("Only what the login asks for goes on with it, by who started it, and nothing is sent otherwise")
+  @Test("Only the requested inputs continue a login, only by its user; otherwise nothing is sent")
   func wrong() async throws {
     let rig = try await rig()
     let pending = try await rig.start()
@@ -109,7 +109,7 @@ import Testing
       } == .notPermitted)
   }
 
-  @Test("Two that go on at once send one request, and the login cannot be cancelled under it")
+  @Test("Two concurrent continuations send one request, and the login cannot be cancelled during it")
   func twice() async throws {
     let rig = try await rig()
     let login = try await waiting(rig)
@@ -123,7 +123,7 @@ import Testing
     #expect(rig.transport.requests(.token).filter { $0.form["session_id"] != nil }.count == 1)
   }
 
-  @Test("Where what it waits for cannot be written, the login fails and says so")
+  @Test("If the wait cannot be saved, the login fails with that reason")
   func disk() async throws {
     let rig = try await rig()
     let login = try await rig.start()
@@ -132,7 +132,7 @@ import Testing
     #expect(await rig.reason { try await rig.waitFor(login) } == .storeFailure)
   }
 
-  @Test("Where a callback names no login one waits at a time, and its id is told to its owner alone")
+  @Test("If callbacks name no login, one waits at a time, and only its owner sees its id")
   func alone() async throws {
     let rig = try await rig()
     let login = try await rig.start()
@@ -145,7 +145,7 @@ import Testing
     #expect(try await rig.waitFor(second).state == .actionRequired)
   }
 
-  @Test("A late callback that names no login is of none that has ended, but for the one that it was taken for")
+  @Test("A late callback without a login's name never belongs to an ended login, except the one it was accepted for")
   func late() async throws {
     let rig = try await rig { $0.authorizationTraits.exchangesCodes = false }
     let first = try await rig.start()
@@ -169,7 +169,7 @@ import Testing
     #expect(try await !rig.call(LoginHandleCallback.self, .init(url: "bridge://cb?code=c")).handled)
   }
 
-  @Test("A login for the bare code stores nothing, and gives it to who started it")
+  @Test("A login for the code only stores nothing and returns it to its caller")
   func bare() async throws {
     let rig = try await rig { $0.authorizationTraits.exchangesCodes = false }
     let login = try await rig.start()
@@ -180,7 +180,7 @@ import Testing
     #expect(await rig.callBack(login, ["state": nil]).kind == .alreadyCompleted)
   }
 
-  @Test("The result says which destination was opened, also over a restart")
+  @Test("The result names the opened destination, even after a restart")
   func opened() async throws {
     let (store, clock) = (MemoryStore(), ManualClock())
     let first = try await rig(store: store, clock: clock)
@@ -199,7 +199,7 @@ import Testing
     #expect(result.destination_used == .init(kind: "browser") && result.fell_back == true)
   }
 
-  @Test("The result says so too where the person was faster than the caller")
+  @Test("The result names it even if the user was faster than the caller")
   func openedLate() async throws {
     let rig = try await rig()
     rig.transport.answer(.token, TokenServer.rotating)
@@ -232,7 +232,7 @@ import Testing
     #expect(used.allSatisfy { $0.entry.account == "work" })
   }
 
-  @Test("A logout tells the provider what it needs, after the account is forgotten, over a restart too")
+  @Test("A logout sends the provider its parameters after the account is removed, even after a restart")
   func logout() async throws {
     let (store, clock) = (MemoryStore(), ManualClock())
     let rig = try await rig(store: store, clock: clock) { $0.logoutTraits.reaches = ["HERE", "EVERYWHERE"] }
@@ -250,7 +250,7 @@ import Testing
     #expect(rig.transport.requests(.revocation).allSatisfy { $0.headers.contains(.init("X-Device", "device-1")) })
   }
 
-  @Test("Of two different answers that ask to register none is believed, and one that is proven is taken all the same")
+  @Test("If two answers that request registration differ, neither is trusted; a proven one is accepted")
   func strangers() async throws {
     let rig = try await rig()
     rig.transport.answer(.token, TokenServer.rotating)
@@ -268,7 +268,7 @@ import Testing
     #expect(try await rig.waitFor(second).state == .completed)
   }
 
-  @Test("A stranger's answer fails no login that goes on with what the person said")
+  @Test("A forged answer does not fail a login that continues with the user's input")
   func strangerMeanwhile() async throws {
     let configuration = BrokerConfiguration.plain([SteppedProvider(settings: Server.first.discovered())])
     let rig = try await Rig.ofServers(configuration)
@@ -290,7 +290,7 @@ import Testing
     #expect(try await rig.waitFor(login).state == .completed)
   }
 
-  @Test("A login's id is an argument of a command, also where the entropy begins it with a hyphen")
+  @Test("A login's id is a valid command argument, even if the entropy begins with a hyphen")
   func hyphen() async throws {
     let rig = try await rig { $0.authorizationTraits.correlation = .state }
     for _ in 0..<200 {

@@ -129,7 +129,7 @@ import Testing
     #expect(rig.store.grant("work") != nil && rig.store.logins.map(\.account) == [account("late")])
   }
 
-  @Test("A login does not take over an account that was declared meanwhile", arguments: [true, false])
+  @Test("A login does not replace an account that was declared in the interim", arguments: [true, false])
   func declaredMeanwhile(_ isPassword: Bool) async throws {
     var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.allowPassword = true })])
     let rig = try await Rig(configuration: configuration)

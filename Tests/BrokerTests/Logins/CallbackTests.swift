@@ -116,7 +116,7 @@ import Testing
   }
 
   @Test(
-    "A failure of the provider ends the login, and is no refusal",
+    "A failure of the provider ends the login and is not reported as a denial",
     arguments: ["server_error", "temporarily_unavailable"])
   func providerFailed(code: String) async throws {
     let rig = try await Rig()

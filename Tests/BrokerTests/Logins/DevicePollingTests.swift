@@ -85,7 +85,7 @@ struct DevicePollingTests {
   }
 
   @Test(
-    "49. `expired_token`, `access_denied` stop, and so does what time does not mend",
+    "49. `expired_token`, `access_denied` and permanent errors stop",
     arguments: [
       ("expired_token", ErrorReason.loginExpired), ("invalid_grant", .loginExpired), ("access_denied", .loginDenied),
       ("invalid_client", .providerMisconfigured), ("unheard_of", .providerError),
@@ -99,7 +99,7 @@ struct DevicePollingTests {
     #expect(try await rig.call(AccountList.self, .init()).accounts.isEmpty)
   }
 
-  @Test("49. whatever `Retry-After` says, `slow_down` is at most 300 s, and nobody waits beyond the login's own time")
+  @Test("49. `slow_down` is at most 300 s regardless of `Retry-After`, and no login waits beyond its own end")
   func longWaits() async throws {
     let (rig, login) = try await Self.begin()
     await expectPoll(rig, after: 5, answered: Self.oauth("slow_down", headers: [.init("Retry-After", "86400")]))
@@ -139,7 +139,7 @@ struct DevicePollingTests {
     return (rig, login)
   }
 
-  @Test("is asked for on, where the callback that came could not be saved")
+  @Test("continues polling if the callback could not be saved")
   func callbackFails() async throws {
     let (rig, login) = try await Self.beginBoth()
     rig.transport.answer(.token, Self.oauth("authorization_pending"))
@@ -161,7 +161,7 @@ struct DevicePollingTests {
       })
   }
 
-  @Test("is not ended by what the device's answer brings, before the browser's or after it", arguments: [true, false])
+  @Test("is not ended by the device's answer, before or after the browser's", arguments: [true, false])
   func both(_ isDeviceFirst: Bool) async throws {
     let (rig, login) = try await Self.beginBoth()
     rig.transport.hold(.token)
@@ -184,7 +184,7 @@ struct DevicePollingTests {
   static let ends = codes.flatMap { code in Moment.allCases.map { (code, $0) } }
 
   @Test(
-    "goes on where the device's answer ends its part, before the browser comes, meanwhile or afterwards",
+    "continues if the device's part ends, before, during or after the browser's",
     arguments: ends)
   func deviceEnds(code: String, moment: Moment) async throws {
     let (rig, login) = try await Self.beginBoth()
@@ -238,7 +238,7 @@ struct DevicePollingTests {
     #expect(await eventually { await second.reason { try await second.waitFor(login) } == .loginExpired })
   }
 
-  @Test("is revoked where it was cancelled meanwhile")
+  @Test("is revoked if the login was cancelled in the interim")
   func cancelledMeanwhile() async throws {
     let (rig, login) = try await Self.begin()
     rig.transport.hold(.token)

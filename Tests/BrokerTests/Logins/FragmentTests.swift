@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test(
-    "A registered address with parameters of its own is awaited with these alone",
+    "A registered redirect URI with its own parameters is accepted only with them",
     arguments: [
       ("https://broker.example.com/cb?of=demo", true), ("https://broker.example.com/cb", false),
       ("https://broker.example.com/cb?of=demo&error=access_denied", false),

@@ -27,7 +27,7 @@ import Testing
 
   private func after(_ seconds: Int64) -> Int64 { ManualClock.start.seconds + seconds }
 
-  @Test("A link says when it dies, and a warning says so where that is soon")
+  @Test("A link has an expiry, and a warning announces an early one")
   func short() async throws {
     let rig = try await rig(expiresIn: 60)
     let login = try await rig.start()
@@ -42,7 +42,7 @@ import Testing
     #expect(login.destinations.map(\.expires_at) == [after(500), after(500)] && login.warnings.isEmpty)
   }
 
-  @Test("A link without an end of its own says none")
+  @Test("A link without expiry shows none")
   func plain() async throws {
     let login = try await Rig().start()
     #expect(login.destinations.map(\.expires_at) == [nil, nil] && login.warnings.isEmpty)

@@ -43,7 +43,7 @@ import Testing
     #expect(await rig.callBack(logins[0]).kind == .completed)
   }
 
-  @Test("A link that nobody has, and one whose login ended or expired, leads nowhere")
+  @Test("An unknown link, or one of an ended or expired login, is refused")
   func gone() async throws {
     let rig = try await rig()
     #expect(await rig.broker.openLogin(token: "unknown", from: .user(0)) == .spent(again: "grantctl login"))
@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test(
-    "Another user's browser uses up nothing, and the user's own goes on",
+    "Another user's browser uses up nothing, and the user's own browser continues",
     arguments: [
       (BrowserUser.user(other), LoginOpening.otherUser, CallbackOutcome.otherUser),
       (.user(0), .otherUser, .otherUser), (.user(100_005, owner: other), .otherUser, .otherUser),
@@ -100,7 +100,7 @@ import Testing
     #expect(await rig.broker.handleCallback(url: login.callback(), from: browser).kind == .completed)
   }
 
-  @Test("An address handed over on the socket is taken from any user's browser")
+  @Test("A callback URL passed on the socket is accepted regardless of the browser's user")
   func handedOver() async throws {
     let rig = try await rig()
     let login = try await start(rig, as: .user(Self.person))
@@ -111,7 +111,7 @@ import Testing
   }
 
   @Test(
-    "Behind a proxy the browser gets the request itself, and nobody asks whose it is",
+    "Behind a proxy the browser gets the request itself, and its user is not checked",
     arguments: [BrowserUser.unknown, .user(other)])
   func proxied(_ browser: BrowserUser) async throws {
     let redirect = try RedirectURI("https://broker.example/cb")
@@ -137,7 +137,7 @@ import Testing
     #expect(try await state(login, rig, as: .root) == .completed)
   }
 
-  @Test("Others may name themselves alone")
+  @Test("Other callers may name only themselves")
   func browserOfOthers() async throws {
     let rig = try await rig()
     let reason = await rig.reason { try await start(rig, browser: Self.other, as: .user(Self.person)) }
@@ -146,7 +146,7 @@ import Testing
     guard case .request = await rig.open(login, from: .user(Self.person)) else { throw Unexpected() }
   }
 
-  @Test("The log has so many lines a minute of refused browsers, and one with the number of the others")
+  @Test("Log lines about refused browsers are limited per minute, and one counts the others")
   func flood() async throws {
     let journal = LoggedLines()
     let rig = try await Rig(logger: journal.logger())

@@ -14,7 +14,7 @@ import Testing
     return Login(saved: saved, phase: .pending)
   }
 
-  @Test("A login is found by its state for as long as it is there, and by no other") func byState() throws {
+  @Test("A login is found by its own state while it exists, and by no other") func byState() throws {
     var table = LoginTable(key: Secret("key"))
     for id in ["one", "two"] { table[LoginID(rawValue: id)!] = login(id, state: "state-\(id)") }
     let one = try #require(table.login(ofState: Secret("state-one")))

@@ -152,7 +152,7 @@ import Testing
     #expect(await rig.reason { try await rig.start(provider: "nobody", account: "new") } == .unknownProvider)
   }
 
-  @Test("What is written of a login is on disk before the login is taken off it")
+  @Test("Changes of a login are on disk before the login is removed")
   func writtenBeforeRemoved() async throws {
     for isCancelled in [true, false] {
       let rig = try await Rig()

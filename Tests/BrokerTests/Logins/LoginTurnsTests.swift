@@ -7,7 +7,7 @@ import Testing
 @Suite struct LoginTurnsTests {
   private let place = "cameras://sign-in"
 
-  @Test("After a login the turn is that of who was refused first, for a while, and then of the next")
+  @Test("After a login the next slot belongs to the first refused caller for a time, then to the next")
   func turns() {
     var turns = LoginTurns()
     #expect(turns.first(before: .user(1), at: place, now: .zero) == nil)

@@ -16,7 +16,7 @@ import Testing
     return "\(login.redirectURI)?code=\(code)&state=\(login.state.exposed)"
   }
 
-  @Test("Whichever reaches the store first, the login is what is on disk", arguments: [true, false])
+  @Test("The login is the one on disk, in either order of the writes", arguments: [true, false])
   func whicheverReachesTheStoreFirstTheLogin(_ isLoginFirst: Bool) async throws {
     let rig = try await Rig(store: .expired("work"))
     let url = try await callback(rig, code: "again")

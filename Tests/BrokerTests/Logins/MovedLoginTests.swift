@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(
-    "One that starts asks the server of now, whatever it waited for",
+    "A new login asks the current server after any wait",
     arguments: [HTTPRequest.Purpose.discovery, .par, .device])
   func starts(_ held: HTTPRequest.Purpose) async throws {
     let rig = try await Rig.ofServers(configuration(.first, isDiscovered: true))
@@ -44,7 +44,7 @@ import Testing
     #expect(rig.store.logins.count == 1 && rig.astray.isEmpty)
   }
 
-  @Test("The code that a person brings from the server of before goes nowhere", arguments: [true, false])
+  @Test("A code for the earlier server is not sent to the current one", arguments: [true, false])
   func callback(_ waitsForMetadata: Bool) async throws {
     let rig = try await Rig.ofServers(configuration(.first, isDiscovered: waitsForMetadata))
     let started = try await start(rig)
@@ -112,7 +112,7 @@ import Testing
     #expect(rig.transport.count(.token) == 0 && rig.astray.isEmpty)
   }
 
-  @Test("A password goes to the server that the person typed it for")
+  @Test("A password is sent only to the server for which it was typed")
   func password() async throws {
     let rig = try await Rig.ofServers(configuration(.first, isDiscovered: true))
     rig.transport.hold(.discovery)
@@ -130,7 +130,7 @@ import Testing
     #expect(rig.transport.count(.token) == 0)
   }
 
-  @Test("One that goes on with what a person chose does so at its own server")
+  @Test("A login that continues with a choice stays at its own server")
   func continues() async throws {
     let rig = try await Rig.ofServers(.at(.first))
     rig.transport.answer(.token) { _ in reply("{}", status: 419) }
@@ -147,7 +147,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1 && rig.astray.isEmpty)
   }
 
-  @Test("A refresh token that is imported goes to no server that took the provider's name meanwhile")
+  @Test("An imported refresh token is not sent to a server that took over the provider's name")
   func imports() async throws {
     let store = MemoryStore()
     let rig = try await Rig.ofServers(configuration(.first), store: store)

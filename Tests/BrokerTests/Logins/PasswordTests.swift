@@ -41,7 +41,7 @@ import Testing
     #expect(rig.store.grant("work") == nil)
   }
 
-  @Test("are sent to nobody that is not named in the configuration") func notAllowed() async throws {
+  @Test("are sent only to providers of the configuration") func notAllowed() async throws {
     let rig = try await rig(allows: false)
     #expect(await rig.reason { try await rig.call(LoginPassword.self, params()) } == .unsupportedByProvider)
     #expect(rig.transport.count(.token) == 0)

@@ -27,7 +27,7 @@ import Testing
     return rig.transport.requests(.revocation).map { $0.form["token"] }
   }
 
-  @Test("is revoked, and what is to be revoked is on disk with the new one")
+  @Test("is revoked, and the pending revocation is on disk with the new token")
   func revoked() async throws {
     let rig = try await signedIn()
     #expect(await rig.callBack(try await rig.start(), code: "again").kind == .completed)
@@ -39,10 +39,10 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("again-r1"))
   }
 
-  @Test("is not revoked unless a revocation is known to end that grant alone")
+  @Test("is not revoked unless a revocation is known to end only that grant")
   func unknownReach() async throws { try await isKept(try await signedIn(revokes: false)) }
 
-  @Test("is not revoked where access tokens alone are taken, and end the whole grant")
+  @Test("is not revoked if only access tokens can be, and that ends the whole grant")
   func bearer() async throws { try await isKept(try await signedIn(.bearer)) }
 
   private func isKept(_ rig: Rig) async throws {
@@ -52,7 +52,7 @@ import Testing
     #expect(sent.isEmpty && rig.store.revocations.isEmpty)
   }
 
-  @Test("is not revoked where it is the new one as well, or where the login brings none", arguments: [true, false])
+  @Test("is not revoked if it equals the new one, or if the login returned none", arguments: [true, false])
   func same(_ rotates: Bool) async throws {
     let rig = try await signedIn()
     rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 3600, rotates: rotates) }
@@ -61,7 +61,7 @@ import Testing
     #expect(await revocations(rig).isEmpty && rig.store.revocations.isEmpty)
   }
 
-  @Test("is revoked also where its renewal is not on disk yet")
+  @Test("is revoked even if its renewal is not on disk yet")
   func renewal() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))
@@ -89,7 +89,7 @@ import Testing
       })
   }
 
-  @Test("is kept, with nothing to revoke, where the adoption cannot be saved")
+  @Test("is kept, without a revocation, if the adoption cannot be saved")
   func unsaved() async throws {
     let rig = try await signedIn()
     let login = try await rig.start()

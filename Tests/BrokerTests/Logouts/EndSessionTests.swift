@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(
-    "A return without the state that was sent is refused, and says so",
+    "A return without the sent state is refused with that reason",
     arguments: ["", "?state=", "?state=forged", "?state=STATE&state=STATE", "?state=STATEx"])
   func forged(query: String) async throws {
     let rig = try await rig(returnTo: "http://127.0.0.1/bye")
@@ -67,7 +67,7 @@ import Testing
     #expect(await rig.reason { try await rig.call(LoginHandleCallback.self, .init(url: url)) } == .invalidCallback)
   }
 
-  @Test("A state is good at its own address alone, for an hour")
+  @Test("A state is valid only at its own URL, for an hour")
   func elsewhere() async throws {
     let rig = try await rig(returnTo: "http://127.0.0.1/bye")
     let state = try #require(try await logout(rig)["state"])

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Broker
 
-/// Logout tokens that no provider made: anybody who reaches the endpoint can send them.
+/// Logout tokens that no provider made: any client of the endpoint can send them.
 @Suite(.timeLimit(.minutes(1))) struct ForgedLogoutTests {
-  @Test("A flood of forged logout tokens has so many lines of the log a minute, and one with the number of the others")
+  @Test("Log lines about forged logout tokens are limited per minute, and one counts the others")
   func flood() async throws {
     let journal = LoggedLines()
     let settings = ProviderSettings.plain { $0.backchannelLogout = true }

@@ -92,7 +92,7 @@ import Testing
     #expect(rig.transport.count(.revocation) == 0 && rig.store.revocations.count == 2)
   }
 
-  @Test("An account that is declared no more leaves its token with its own server, where the provider moves with it")
+  @Test("An undeclared account leaves its token with its own server, even if the provider moves")
   func declared() async throws {
     let rig = try await Rig.ofServers(configuration(.first, accounts: ["robot"]))
     _ = try await rig.token("robot")
@@ -102,7 +102,7 @@ import Testing
     #expect(rig.store.revocations.map(\.token) == [Secret("access-1-of-a.example")])
   }
 
-  @Test("What the server of before answers to a refresh of a forgotten account goes nowhere else")
+  @Test("An answer of the earlier server to a refresh of a removed account is sent to no other server")
   func late() async throws {
     let rig = try await rig()
     rig.transport.hold(.token)

@@ -56,7 +56,7 @@ import Testing
     #expect(await isOver(rig))
   }
 
-  @Test("whose failure is being written meanwhile does not come back to the disk")
+  @Test("whose failure is being saved does not return to the disk")
   func beingWritten() async throws {
     let rig = try await rig()
     rig.transport.hold(.revocation)
@@ -102,7 +102,7 @@ import Testing
     #expect(await isOver(rig))
   }
 
-  @Test("of a refresh that was answered after a logout is found, whatever the account is called then")
+  @Test("of a refresh that was answered after a logout is found under the account's new name")
   func lateRefresh() async throws {
     for name in ["work", "other"] {
       let rig = try await rig(age: .seconds(3700))

@@ -25,7 +25,7 @@ import Testing
 
   private func queued(_ rig: Rig) -> [String] { rig.store.revocations.map(\.token.exposed).sorted() }
 
-  @Test("What a refresh under way brings after a sign-out is revoked") func underWay() async throws {
+  @Test("The result of a refresh during a sign-out is revoked") func underWay() async throws {
     let rig = try await rig()
     rig.transport.hold(.token)
     let caller = refreshing(rig)
@@ -68,7 +68,7 @@ import Testing
   }
 
   @Test(
-    "What a refresh brings after a login is revoked only where a revocation is known to end that grant alone",
+    "The result of a refresh after a login is revoked only if a revocation is known to end only that grant",
     arguments: [
       (ProviderSettings.RevocationStyle.rfc7009, true), (.rfc7009, false), (.bearer, false),
     ])

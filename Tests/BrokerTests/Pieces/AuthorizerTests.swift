@@ -4,7 +4,7 @@ import Testing
 @testable import Broker
 
 @Suite struct AuthorizerTests {
-  @Test("A permission is the one that was given while the policy stands, and is decided anew or refused after it")
+  @Test("A permission lasts while the policy is unchanged; afterwards it is decided again or refused")
   @BrokerActor func renewed() throws {
     let rule = Rule(name: "use", who: .init(uid: 1000), accounts: ["a"], access: [.use])
     let parts = Parts(rules: [rule])

@@ -24,7 +24,7 @@ import Testing
       refreshToken: Secret("r\(generation)"), generation: generation, standing: .good, createdAt: now, loggedInAt: now)
   }
 
-  @Test("What a failing store did not take is kept, told of once, and written when the store works again")
+  @Test("Changes that a failing store refused are kept, reported once, and saved when it works")
   @BrokerActor func keeps() async throws {
     let parts = Parts()
     let source = Source()
@@ -50,7 +50,7 @@ import Testing
     #expect(journal.failure == nil && journal.failingSince == nil)
   }
 
-  @Test("That the store is closed is no failure at the broker's end, and one before", arguments: [true, false])
+  @Test("A closed store is not a failure while the broker ends, but is one earlier", arguments: [true, false])
   @BrokerActor func closed(isEnd: Bool) async {
     let parts = Parts()
     let source = Source()

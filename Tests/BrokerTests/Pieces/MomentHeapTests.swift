@@ -5,7 +5,7 @@ import Testing
 @testable import Broker
 
 @Suite struct MomentHeapTests {
-  @Test("Whatever is set, replaced and removed, the earliest comes first and each account once", arguments: 1...20)
+  @Test("After any changes the earliest comes first and each account once", arguments: 1...20)
   func model(_ seed: UInt64) {
     var random = seed
     func below(_ bound: Int) -> Int {

@@ -12,7 +12,7 @@ import Testing
       end: Timestamp(seconds: end), isDue: due, isGood: good, isStalled: stalled, canLose: canLose, isAtRisk: atRisk)
   }
 
-  @Test("the latest unanswered request comes first, also beside accounts without a token") func unanswered() {
+  @Test("the latest unanswered request comes first, also next to accounts without a token") func unanswered() {
     var queue = RefreshQueue()
     queue.place(account("a-none"), place(.min))
     for (name, sent) in [("old", 10), ("new", 20), ("oldest", 5)] as [(String, Int64)] {
@@ -49,7 +49,7 @@ import Testing
     #expect(queue.unwantAll() == [account("late")] && queue.wantedCount == 0)
   }
 
-  @Test("A probe is made by who loses nothing where it may be lost, and by one of those that failed least")
+  @Test("A probe uses an account that can lose nothing, and one with the fewest failures")
   func probers() {
     var queue = RefreshQueue()
     for number in 0..<5 { queue.place(account("a\(number)"), place(Int64(number), due: false, stalled: true)) }
@@ -64,7 +64,7 @@ import Testing
     #expect(!queue.isStalled(account("a3")))
   }
 
-  @Test("Of thousands that callers wait for a few may probe, and those are known whose failure was the provider's")
+  @Test("A few of thousands with waiting callers may probe: accounts whose failure was the provider's")
   func manyWanted() {
     var queue = RefreshQueue()
     for number in 0..<5000 { queue.want(account("a\(number)")) }
@@ -74,7 +74,7 @@ import Testing
     #expect(queue.stalledAccounts == [account("stalled")])
   }
 
-  @Test("An account has one place: what it was before counts no more")
+  @Test("An account has one entry: its earlier one no longer counts")
   func replaced() {
     var queue = RefreshQueue()
     queue.place(account("a"), place(10))

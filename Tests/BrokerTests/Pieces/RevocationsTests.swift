@@ -36,7 +36,7 @@ import Testing
     #expect(revocations.add(tokens, provider: provider("example")).isEmpty)
   }
 
-  @Test("A few are tried at a time, over connections of their own, and each once")
+  @Test("A few are tried at a time, over separate connections, and each once")
   @BrokerActor func fewAtATime() async {
     let parts = Parts()
     let revocations = Revocations(parts.runtime, providers: parts.directory(), journal: parts.journal)

@@ -20,7 +20,7 @@ import Testing
       parts.runtime.clock.uptime)
   }
 
-  @Test("Only who may use an account as it is finds its token, until it changes or another policy is in force")
+  @Test("Only callers with the full right find an account's token, until it or the policy changes")
   @BrokerActor func find() {
     let parts = Parts(rules: [
       Rule(name: "use", who: .init(uid: 1000), accounts: ["a"], access: [.use]),

@@ -46,7 +46,9 @@ import Testing
     }
   }
 
-  @Test("It asks the metadata anew, and the token endpoint where that is elsewhere") func whatIsAsked() async throws {
+  @Test("It fetches the metadata again, and the token endpoint if that is on another host") func whatIsAsked()
+    async throws
+  {
     let rig = try await rig()
     _ = await rig.broker.providers.metadata(of: provider("example"))
     _ = try await check(rig)
@@ -70,7 +72,7 @@ import Testing
   ]
 
   @Test(
-    "Each way of not getting there has its own advice, and what cannot be known is skipped", arguments: causes.indices)
+    "Each failure to connect has its own advice, and checks without an answer are skipped", arguments: causes.indices)
   func connection(_ index: Int) async throws {
     let (cause, words) = Self.causes[index]
     let rig = try await rig()
@@ -128,7 +130,7 @@ import Testing
     #expect(try await check(rig).checks.first { $0.name == .clock }?.result == .ok)
   }
 
-  @Test("An answer from a cache is no clock that stands still, for the check and for the status")
+  @Test("An answer from a cache is not a stopped clock, for the check and for the status")
   func cached() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(4000))
@@ -161,7 +163,9 @@ import Testing
     #expect(later?.result == (uri.contains(":8400") ? .failed : .ok))
   }
 
-  @Test("Of an account: what was not granted, and how old its refresh token is and gets") func accounts() async throws {
+  @Test("An account shows scopes that were not granted, and its refresh token's age and lifetime") func accounts()
+    async throws
+  {
     let store = MemoryStore()
     try await store.signIn("fresh")
     try await store.signIn("none", refreshes: false)
@@ -215,7 +219,9 @@ import Testing
     #expect(metadataRequests() == 3)
   }
 
-  @Test("Whoever does not want to wait is told so, and the check goes on for the others") func timeout() async throws {
+  @Test("A caller that does not want to wait is informed, and the check continues for the others") func timeout()
+    async throws
+  {
     let rig = try await rig()
     rig.transport.hold(.discovery)
     let patient = Task { try await check(rig) }
@@ -232,7 +238,7 @@ import Testing
       await rig.reason { try await rig.call(ProviderCheck.self, .init(provider: "other")) } == .unknownProvider)
   }
 
-  @Test("A caller sees the accounts that it may see, also in a shared result") func policy() async throws {
+  @Test("A caller sees its permitted accounts, even in a shared result") func policy() async throws {
     let rules = [Rule(name: "r", uid: 1000, gid: nil, accounts: ["work"], access: [.observe, .use])]
     let rig = try await rig(accounts: ["work", "home"], rules: rules)
     #expect(Set(try await check(rig).checks.compactMap(\.account)) == ["work", "home"])
@@ -275,7 +281,7 @@ import Testing
     #expect(view.last_error?.message == "provider example is not in the configuration")
   }
 
-  @Test("A store that fails is told with its hint, and since when") func store() async throws {
+  @Test("A failing store is reported with its hint and its start") func store() async throws {
     let rig = try await rig(accounts: ["work"])
     rig.store.set(.fails)
     rig.clock.advance(.seconds(60))

@@ -13,7 +13,7 @@ import Testing
     ConnectionPool(provider("example"), use, size: size)
   }
 
-  @Test("What a caller asks for takes no refresh's connections, nor a login's")
+  @Test("A caller's check uses no connections of refreshes or logins")
   func uses() async throws {
     let store = try await MemoryStore.expired("work")
     let settings = ProviderSettings.plain { $0.api.base = URL(string: "https://api.example/") }

@@ -34,7 +34,7 @@ import Testing
     #expect(await eventually { await rig.broker.engine.inFlight == rig.transport.held(.token) })
   }
 
-  @Test("A probe that is stuck keeps nobody from trying for more than five seconds, and its answer is still read")
+  @Test("A stuck probe delays others by at most five seconds, and its answer is still read")
   func stuck() async throws {
     let rig = try await outage()
     rig.transport.answer(.token, TokenServer.rotating)
@@ -70,7 +70,7 @@ import Testing
     #expect(await rig.isQuiet())
   }
 
-  @Test("Where stuck requests have all places, a caller is told that the provider does not answer", arguments: [1, 2])
+  @Test("If stuck requests fill all slots, a caller is informed that the provider does not answer", arguments: [1, 2])
   func full(places: Int) async throws {
     let rig = try await outage { $0.concurrentPerProvider = places }
     rig.transport.hold(.token)
@@ -105,7 +105,7 @@ import Testing
     #expect(try await rig.token("account-0", timeout: 60).access_token == "account-0-a2")
   }
 
-  @Test("Callers that ask while a probe is under way wait for what it learns, but not for one that is stuck")
+  @Test("Callers during a probe wait for its result, but not for a stuck one")
   func callers() async throws {
     let rig = try await outage()
     for wait in [5, 10, 20, 30] { await tick(rig, after: wait) }
@@ -169,7 +169,7 @@ import Testing
     #expect(try await rig.token("only", timeout: 60).access_token == "only-a2")
   }
 
-  @Test("A probe that was stuck, and fails after the recovery, is made anew at once")
+  @Test("A stuck probe that fails after the recovery is repeated at once")
   func stuckBeyondRecovery() async throws {
     let rig = try await outage()
     rig.transport.hold(.token)

@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(
-    "A server that goes on having no metadata is a matter of the configuration, whose key is named; it is asked on",
+    "A server that still has no metadata is a configuration error with its key; requests continue",
     arguments: [
       HTTPResponse(status: 404),
       HTTPResponse(status: 200, headers: [.init("Content-Type", "text/html")], body: Data("<html>".utf8)),
@@ -92,7 +92,7 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
-  @Test("A request that could not be signed says nothing of an outage: it goes on")
+  @Test("A request that could not be signed is not an outage: it continues")
   func unsigned() async throws {
     let rig = try await Rig(store: expired(6))
     rig.transport.answer(.token, TokenServer.failing(.notSent))
@@ -133,7 +133,7 @@ import Testing
     #expect(await connection.history.clientRefusals.rest(at: rig.clock.now) != nil)
   }
 
-  @Test("The end of a grant concerns the provider's other accounts only where it teaches how old refresh tokens get")
+  @Test("The end of a grant concerns other accounts only if it shows the lifetime of refresh tokens")
   func learning() async throws {
     let rig = try await Rig(store: expired(3))
     let day: Int64 = 86_400

@@ -49,7 +49,7 @@ enum OAuthProviders {
     #expect(try await rig.token("account-0").access_token == "account-0-a3")
   }
 
-  @Test("Metadata of another issuer are the admin's to mend: accounts say so, and go on once they are mended")
+  @Test("Metadata of another issuer are an administrator's error: accounts report it until the correction")
   func anotherIssuer() async throws {
     var configuration = BrokerConfiguration.plain([OAuthProviders.discovered])
     configuration.accounts = [
@@ -122,7 +122,7 @@ enum OAuthProviders {
     for name in names(5) { #expect(try await rig.token(name).access_token == "\(name)-a2") }
   }
 
-  @Test("A suspended provider keeps nobody from a token that is still valid") func aSuspendedProviderKeepsNobodyFromA()
+  @Test("A suspended provider does not delay a token that is still valid") func aSuspendedProviderKeepsNobodyFromA()
     async throws
   {
     let store = MemoryStore()

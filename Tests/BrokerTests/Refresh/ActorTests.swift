@@ -70,7 +70,7 @@ import Testing
     #expect(await asked.value == nil)
   }
 
-  @Test("The time that the caller named is for the person and the provider together")
+  @Test("The caller's limit covers the user and the provider together")
   func named() async throws {
     let rig = try await rig(Self.asking)
     rig.transport.hold(.token)
@@ -85,7 +85,7 @@ import Testing
     rig.transport.release(.token)
   }
 
-  @Test("The tokens that go to the provider are those of after a person's word")
+  @Test("The tokens sent to the provider are those after the approval")
   func fresh() async throws {
     let rig = try await rig(Self.asking)
     let asked = exchange(rig)
@@ -129,7 +129,7 @@ import Testing
     #expect(await asked.value == (change == .kept ? nil : .notPermitted))
   }
 
-  @Test("A person's word for the actor does not outlast the caller's permission to use it")
+  @Test("An approval for the actor does not outlast the caller's permission to use it")
   func confirmed() async throws {
     let rig = try await rig(Self.asking)
     rig.transport.hold(.token)

@@ -31,7 +31,8 @@ import Testing
     return Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil)
   }
 
-  @Test("A life counts from the sending, and the answer belongs to what was sent") func aLifeCountsFromTheSendingAnd()
+  @Test("A lifetime counts from the sending, and the answer belongs to the sent request")
+  func aLifeCountsFromTheSendingAnd()
     throws
   {
     var grant = grant()
@@ -49,7 +50,7 @@ import Testing
     #expect(renewal.token?.expiresAt == now + .seconds(150))
   }
 
-  @Test("What a login replaced is not sent") func whatALoginReplacedIsNotSent() throws {
+  @Test("A request that a login replaced is not sent") func whatALoginReplacedIsNotSent() throws {
     var grant = grant()
     let attempt = try begun(&grant)
     let token = SavedToken(
@@ -62,7 +63,7 @@ import Testing
     #expect(grant.phase == .idle)
   }
 
-  @Test("A withdrawn attempt and a refused client leave open what was open before", arguments: [0, 1, 3])
+  @Test("A withdrawn attempt and a refused client change nothing", arguments: [0, 1, 3])
   func aWithdrawnAttemptAndARefusedClient(_ before: Int) throws {
     let earlier = RefreshIntent(
       account: account("work"), refreshTokenHash: Secret("r1").fingerprint, sentAt: now, attempts: before)

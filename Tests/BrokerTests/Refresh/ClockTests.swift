@@ -57,7 +57,7 @@ import Testing
   }
 
   @Test(
-    "A token that a sign-in brings ends when it should, also where the clock is set while the provider or the disk is slow",
+    "A token of a sign-in ends in time, even if the clock is set while the provider or disk is slow",
     arguments: [true, false], [86_400, -86_400])
   func signIn(duringCommit: Bool, _ step: Int) async throws {
     let rig = try await Rig()
@@ -121,7 +121,7 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken != nil)
   }
 
-  @Test("A pending login of this run keeps its time, and nobody waits longer for a clock that is set back")
+  @Test("A pending login of this run keeps its limit, and no caller waits longer after the clock is set back")
   func loginsAndDeadlines() async throws {
     let rig = try await Rig(store: .expired("work"))
     let login = try await rig.start(account: "home")
@@ -195,7 +195,7 @@ import Testing
     #expect(told == [83])
   }
 
-  @Test("Two grants that ended at one age teach the broker, also over a restart")
+  @Test("Two grants that ended at one age give a learned lifetime, even after a restart")
   func learned() async throws {
     let store = MemoryStore()
     let clock = ManualClock()

@@ -34,7 +34,7 @@ import Testing
     #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
   }
 
-  @Test("Nobody asks for them: they are refreshed by themselves through a single place")
+  @Test("Without callers: they are refreshed through a single slot")
   func due() async throws {
     let rig = try await Rig(
       store: .expired("work"), configuration: configuration(["robot"]) { $0.concurrentPerProvider = 1 })
@@ -47,7 +47,7 @@ import Testing
       })
   }
 
-  @Test("One whose subject has no token says nothing of its provider: the outage goes on")
+  @Test("An account whose subject has no token does not change its provider's outage")
   func blocked() async throws {
     let store = try await MemoryStore.expired("a", "b", "c", "d", "e")
     try await store.signIn("work", provider: "other", age: .seconds(7200))

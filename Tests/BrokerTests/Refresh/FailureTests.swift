@@ -52,8 +52,8 @@ import Testing
     #expect(!session.types.contains("login.required"))
   }
 
-  @Test("What may pass is tried again at growing intervals and is no end") func whatMayPassIsTriedAgainAt() async throws
-  {
+  @Test("A temporary error is repeated at growing intervals and does not end the grant")
+  func whatMayPassIsTriedAgainAt() async throws {
     let rig = try await Rig(
       store: .expired("work"),
       configuration: .plain {
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test("A wall clock that steps back by a year stops no account that was to be tried again")
+  @Test("A clock that steps back by a year stops no retry")
   func aWallClockThatStepsBackBy() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.transport.answer(.token) { _ in HTTPResponse(status: 503) }

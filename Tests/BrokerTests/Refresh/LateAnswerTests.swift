@@ -26,7 +26,7 @@ import Testing
     await eventually { if case .overdue? = await phase(rig, name) { true } else { false } }
   }
 
-  @Test("Callers are told in time, nothing else is sent, and the answer that comes late is committed and handed out")
+  @Test("Callers are informed in time, nothing else is sent, and the late answer is committed and released")
   func taken() async throws {
     let rig = try await Rig(store: .expired("work"))
     let session = FakeSession(.root)
@@ -65,7 +65,7 @@ import Testing
     #expect(rig.transport.count(.token) == 2)
   }
 
-  @Test("What a caller is told of an answer that is late is true")
+  @Test("The message about a late answer is true")
   func told() async throws {
     let rig = try await Rig(store: .expired("work"))
     let caller = await asked(rig)
@@ -79,7 +79,7 @@ import Testing
     rig.transport.giveUp(.token)
   }
 
-  @Test("A token with time left is handed out while the answer to its refresh is late")
+  @Test("A token with time left is released while the answer to its refresh is late")
   func stillGood() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3590))
@@ -99,7 +99,7 @@ import Testing
   }
 
   @Test(
-    "Who manages the account may have another request sent; the answer that was late no longer counts once it is there")
+    "With `manage` another request can be sent; the late answer no longer counts after its answer")
   func askedAgain() async throws {
     let rig = try await Rig(store: .expired("work"), configuration: users())
     let caller = await asked(rig)
@@ -123,7 +123,7 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == refreshToken)
   }
 
-  @Test("The answer that was late is taken where it comes first, or where the request after it was refused")
+  @Test("The late answer is accepted if it comes first, or if the later request was refused")
   func lateAfterAll() async throws {
     for isRefused in [false, true] {
       let rig = try await Rig(store: .expired("work"))
@@ -150,7 +150,7 @@ import Testing
     }
   }
 
-  @Test("Where no answer comes at all it is tried again")
+  @Test("If no answer comes, it is repeated")
   func givenUp() async throws {
     let rig = try await Rig(store: .expired("work"))
     let caller = await asked(rig)
@@ -188,7 +188,7 @@ import Testing
   }
 
   @Test(
-    "Where the refresh can be asked for again the request ends with its time",
+    "If the refresh can be repeated, the request ends with its limit",
     arguments: [Rotation.none, .grace(.seconds(90))])
   func notStrict(_ rotation: Rotation) async throws {
     let provider = OAuthProvider(.plain { $0.rotation = rotation })

@@ -34,7 +34,7 @@ import Testing
     ]
   }
 
-  @Test("An end is an event, an error in the log, a metric, and in the status; it is told once", arguments: End.all)
+  @Test("An end is an event, an error in the log, a metric and in the status; it is reported once", arguments: End.all)
   func told(_ end: End) async throws {
     let logged = LoggedLines()
     let settings = ProviderSettings.plain { $0.rotation = end.rotation }
@@ -74,7 +74,7 @@ import Testing
     #expect(status["provider_conditions"]?.array?.first?["lost_grants"]?.integer == 1)
   }
 
-  @Test("The end that a person or the provider planned is no error, and is counted with its reason")
+  @Test("A planned end is not an error, and is counted with its reason")
   func planned() async throws {
     let logged = LoggedLines()
     let store = MemoryStore()

@@ -32,7 +32,7 @@ import Testing
     _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
   }
 
-  @Test("the account keeps what was granted, and its view names what the token lost")
+  @Test("the account keeps its granted scopes, and its view names the scopes that the token lost")
   func lost() async throws {
     let rig = try await rig("read")
     let session = FakeSession(.root)

@@ -97,7 +97,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     }
   }
 
-  @Test("A new refresh token is on disk, whatever else is odd in a success", arguments: OddAnswer.all)
+  @Test("A new refresh token is on disk, however unusual the success is", arguments: OddAnswer.all)
   func refresh(_ answer: OddAnswer) async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.transport.answer(.token, odd(answer))
@@ -146,7 +146,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     }
   }
 
-  @Test("What is odd and does no harm is said once, with what is made of it, and `status` has it until a reload")
+  @Test("A harmless oddity is logged once with its treatment, and `status` has it until a reload")
   func saidOnce() async throws {
     let logged = LoggedLines()
     let rig = try await Rig(store: .expired("work", "home"), logger: logged.logger(.warning))
@@ -217,7 +217,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
   }
 
   @Test(
-    "A token beside a permanent error ends no grant: the refresh token is kept, and the next answer decides",
+    "A token next to a permanent error ends no grant: the refresh token is kept, and the next answer decides",
     arguments: [#""refresh_token":"work-r2""#, #""access_token":"work-a2","token_type":"Bearer""#])
   func contradiction(member: String) async throws {
     let rig = try await Rig(store: .expired("work"))
@@ -235,7 +235,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     #expect(await rig.reasonInTime { try await rig.token("work") } == .loginRequired)
   }
 
-  @Test("A refresh token beside another's ID token is kept, and the grant ends")
+  @Test("A refresh token next to another user's ID token is kept, and the grant ends")
   func ended() async throws {
     let openID = ProviderSettings.plain { settings in
       settings.kind = .oidc
@@ -254,7 +254,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     #expect(other.store.grant("work")?.standing != .good)
   }
 
-  @Test("Another broker at the same store goes on with the refresh token of an answer that could not be used")
+  @Test("Another broker at the same store continues with the refresh token of an unusable answer")
   func shared() async throws {
     let world = try await SharedWorld()
     world.provider.breakAnswers()

@@ -25,7 +25,7 @@ import Testing
     }
   }
 
-  @Test("An outage with 1,000 accounts is a few requests a minute, ends nothing, and its end is no stampede")
+  @Test("An outage with 1,000 accounts is a few requests a minute, ends nothing, and causes no burst at its end")
   func aThousandAccounts() async throws {
     let rig = try await Rig(store: expired(1000))
     rig.transport.answer(.token, TokenServer.failing(.notSent))
@@ -103,7 +103,7 @@ import Testing
   }
 
   @Test(
-    "A provider that refuses some requests is not out of order: the others are refreshed, and those have their own wait",
+    "Some refused requests are not an outage: other accounts are refreshed, and these have a delay",
     arguments: [
       reply(#"{"error":"invalid_request"}"#, status: 400), reply(#"{"error":"something_new"}"#, status: 403),
       HTTPResponse(status: 400), HTTPResponse(status: 404),
@@ -142,7 +142,7 @@ import Testing
     }
   }
 
-  @Test("A caller that waits for a probe learns of its failure, within its own time")
+  @Test("A caller waiting for a probe learns its failure within its own limit")
   func waitsForTheProbe() async throws {
     let rig = try await Rig(store: expired(6))
     rig.transport.answer(.token, TokenServer.failing(.lost))

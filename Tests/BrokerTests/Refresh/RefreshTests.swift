@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 @Suite struct RefreshTests {
-  @Test("200 callers of two expired accounts share one refresh each and nobody gets the other's token")
+  @Test("200 callers of two expired accounts share one refresh each and never get the other's token")
   func case200CallersOfTwoExpiredAccountsShare()
     async throws
   {
@@ -44,7 +44,7 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
   }
 
-  @Test("A caller waits no longer than its deadline, and the refresh goes on") func aCallerWaitsNoLongerThanIts()
+  @Test("A caller waits until its deadline at most, and the refresh continues") func aCallerWaitsNoLongerThanIts()
     async throws
   {
     let rig = try await Rig(store: .expired("work"))
@@ -59,7 +59,7 @@ import Testing
     #expect(try await patient.value.access_token == "work-a2")
   }
 
-  @Test("While the token is valid a hanging refresh keeps nobody from it") func whileTheTokenIsValidAHanging()
+  @Test("A hanging refresh does not delay a token that is still valid") func whileTheTokenIsValidAHanging()
     async throws
   {
     let store = MemoryStore()
@@ -74,7 +74,7 @@ import Testing
     #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
   }
 
-  @Test("The clockwork refreshes before the token ends, with nobody asking")
+  @Test("The scheduler refreshes before the token ends, without callers")
   func theClockworkRefreshesBeforeTheTokenEnds() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -123,7 +123,7 @@ import Testing
   }
 
   @Test(
-    "A token that is over when it comes is neither asked for again at once nor handed out as good", arguments: [0, 1])
+    "A token that is already expired in its answer is neither requested again at once nor released", arguments: [0, 1])
   func aTokenThatIsOverWhenIt(_ lifetime: Int)
     async throws
   {
@@ -199,7 +199,7 @@ import Testing
     #expect(restarted.cached("work") == nil)
   }
 
-  @Test("Errors name what is wrong with what was asked") func errorsNameWhatIsWrongWithWhat() async throws {
+  @Test("Errors name the wrong parameter") func errorsNameWhatIsWrongWithWhat() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
     let rig = try await Rig(store: store)

@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(
-    "Where the provider fails, a report keeps the token from its reporter alone: neither others nor its user's units")
+    "If the provider fails, a report withholds the token only from its reporter, not from other units")
   func othersKeepIt() async throws {
     let rig = try await rig()
     for caller in [Self.attacker, Self.neighbour, Self.unit] { #expect(try await token(rig, caller).generation == 1) }
@@ -54,7 +54,7 @@ import Testing
     #expect(try await token(restarted, Self.neighbour).generation == 1)
   }
 
-  @Test("One refresh for a generation, however many report it; then everybody has the new token")
+  @Test("One refresh for a generation, however many reports; then all callers get the new token")
   func once() async throws {
     let rig = try await rig()
     for caller in [Self.attacker, Self.neighbour, Self.unit] { _ = try await token(rig, caller) }
@@ -125,7 +125,7 @@ import Testing
     #expect(try await token(rig, Self.neighbour).generation == 4)
   }
 
-  @Test("A report counts for what was handed out to the caller alone")
+  @Test("A report is accepted only for a token released to the caller")
   func handedOut() async throws {
     let rig = try await rig()
     // Of an earlier run: it may have been.
@@ -139,7 +139,7 @@ import Testing
     #expect(try await report(rig, 2, Self.neighbour).generation == 3)
   }
 
-  @Test("Where the records of who had a token were dropped, a caller may report what it may have")
+  @Test("If the records of releases were dropped, a caller may report a token that it may use")
   func handoutsDropped() async throws {
     let rig = try await rig()
     #expect(try await report(rig, 1, Self.attacker).generation == 2)
@@ -164,7 +164,7 @@ import Testing
     #expect(handouts.has("a", 5, ada) == true && handouts.has("a", 5, bob) == nil)
   }
 
-  @Test("Nothing ends a grant without a refresh token but the provider's own word", arguments: [true, false])
+  @Test("Only the provider's answer ends a grant without a refresh token", arguments: [true, false])
   func withoutRefreshToken(isAlive: Bool) async throws {
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
@@ -196,7 +196,8 @@ import Testing
     }
   }
 
-  @Test("Where UserInfo says nothing of the token, the list of sessions is asked") func asksSessions() async throws {
+  @Test("If UserInfo gives no verdict on the token, the list of sessions is requested") func asksSessions() async throws
+  {
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
     let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
@@ -211,7 +212,7 @@ import Testing
     #expect(await rig.reason { try await token(rig, .root) } == .loginRequired)
   }
 
-  @Test("account.refresh refuses nothing: the old token is served until the new one is there, and whenever none comes")
+  @Test("account.refresh refuses nothing: the old token is served until the new one exists")
   func refresh() async throws {
     let rig = try await rig()
     _ = try await token(rig, Self.neighbour)
@@ -257,7 +258,7 @@ import Testing
     #expect(rig.transport.count(.userinfo) == 1)
   }
 
-  @Test("Tokens of ever new resources have a budget, which is nobody else's; a long min_ttl has that of reports")
+  @Test("Tokens of ever new resources have a budget per caller; a long min_ttl uses that of reports")
   func narrowed() async throws {
     let rig = try await rig()
     var served = 0

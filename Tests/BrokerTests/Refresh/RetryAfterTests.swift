@@ -27,7 +27,7 @@ import Testing
     return rig
   }
 
-  @Test("Nobody waits for longer than longest_retry_after", arguments: [429, 503], [false, true])
+  @Test("No caller waits longer than longest_retry_after", arguments: [429, 503], [false, true])
   func bounded(_ status: Int, outage: Bool) async throws {
     let rig = try await locked(status, outage: outage)
     do {
@@ -80,7 +80,7 @@ import Testing
     #expect(try await after.token("account-0").access_token == "account-0-a2")
   }
 
-  @Test("A restart in the middle of an outage begins the account's waits anew")
+  @Test("A restart during an outage starts the account's delays from the beginning")
   func restartedInOutage() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(4000))
@@ -98,7 +98,7 @@ import Testing
     #expect(try await after.token("work").access_token == "work-a2")
   }
 
-  @Test("account.refresh is for who may use the account, and has nothing to do with one that cannot be refreshed")
+  @Test("account.refresh is for callers with `use`, and has no effect on an account without a refresh")
   func who() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3500))

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 @Suite struct DrainTests {
-  @Test("A refresh under way is awaited, committed and handed to those who wait; who comes later is turned away")
+  @Test("A refresh in progress is awaited, committed and released to its callers; later callers are refused")
   func aRefreshUnderWayIsAwaitedCommitted()
     async throws
   {
@@ -77,7 +77,7 @@ import Testing
     _ = await waiting.value
   }
 
-  @Test("A renewal that the disk does not take ends the wait for answers, and is among what is unsaved")
+  @Test("A renewal that the disk refuses ends the wait for answers, and is listed as unsaved")
   func unsaved() async throws {
     let (rig, waiting) = try await renewalInMemory()
     let began = rig.clock.elapsed
@@ -90,7 +90,8 @@ import Testing
   }
 
   @Test(
-    "A disk that hangs does not keep the broker for ever, and what it was given is unsaved", .timeLimit(.minutes(1)))
+    "A disk that hangs does not keep the broker from ending, and its changes are listed as unsaved",
+    .timeLimit(.minutes(1)))
   func hangingDisk() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -103,7 +104,7 @@ import Testing
     rig.store.set(.works)
   }
 
-  @Test("Time in which the process stood still is none of the stop's: what came meanwhile is read")
+  @Test("Time in which the process was stopped does not count for the stop: answers of that time are read")
   func frozen() async throws {
     let (rig, waiting, drained) = try await drainedWhileRefreshing(within: .seconds(40))
     // The lid is closed for an hour; the answer is there when it is opened.
@@ -115,7 +116,7 @@ import Testing
     _ = await waiting.value
   }
 
-  @Test("What is unread at the end is said by account, with what that may cost")
+  @Test("Unread answers at the end are listed by account with their possible effect")
   func unread() async throws {
     let logged = LoggedLines()
     let store = try await MemoryStore.expired("work", "home")
@@ -145,7 +146,7 @@ import Testing
     _ = await callback.value
   }
 
-  @Test("A token that is still valid is handed out until the end, even where a refresh would be due")
+  @Test("A token that is still valid is released until the end, even if a refresh is due")
   func aTokenThatIsStillValidIs() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3590))
@@ -162,7 +163,7 @@ import Testing
     await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
   }
 
-  @Test("Logins that wait are told, and none begins") func loginsThatWaitAreToldAndNone() async throws {
+  @Test("Waiting logins are informed, and none begins") func loginsThatWaitAreToldAndNone() async throws {
     let rig = try await Rig()
     let login = try await rig.call(LoginStart.self, .init(provider: "example"))
     let waiting = Task {

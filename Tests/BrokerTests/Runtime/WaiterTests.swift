@@ -8,7 +8,7 @@ import Testing
 
 /// How many requests may wait, and whose.
 @Suite(.timeLimit(.minutes(2))) struct WaiterTests {
-  @Test("One user whose requests all wait keeps nobody else from waiting")
+  @Test("Waiting requests of one user do not use up the slots of others")
   func share() async throws {
     let rules = [1000, 1001].map { (uid: UInt32) in
       Rule(name: "\(uid)", uid: uid, gid: nil, accounts: ["*"], access: [.use])
@@ -112,7 +112,7 @@ import Testing
     return rig
   }
 
-  @Test("Reports that wait for the provider's word are of the user's share") func reports() async throws {
+  @Test("Reports that wait for the provider count for the user's share") func reports() async throws {
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
     let rig = try await rig(store)

@@ -42,7 +42,7 @@ import Testing
     return lane
   }
 
-  @Test("What takes the lane is sent as the broker would have sent it")
+  @Test("A cached request is sent exactly as the broker would send it")
   func same() async throws {
     let rig = try await Rig.ofServers(configuration())
     let lane = try await lane(rig)
@@ -128,7 +128,7 @@ import Testing
     #expect(lane.authorized(request()) != nil && kept == nil)
   }
 
-  @Test("What a client sets in place of the provider's own header is no other request's")
+  @Test("A header that a client sets instead of the provider's own stays with its request")
   func defaults() async throws {
     var configuration = configuration()
     var provider = try #require(configuration.providers[0] as? SteppedProvider)
@@ -153,7 +153,7 @@ import Testing
     #expect(lane.authorized(request("/a/2", "POST")) == nil)
   }
 
-  @Test("They draw on what their caller may ask, and each is counted")
+  @Test("They use their caller's rate, and each is counted")
   func counted() async throws {
     var configuration = configuration()
     configuration.callerLimits.burst = 5

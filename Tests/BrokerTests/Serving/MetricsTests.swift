@@ -14,7 +14,7 @@ import Testing
     return try OpenMetricsText(result.text)
   }
 
-  @Test("what is served is OpenMetrics by its own grammar, also before anything happened")
+  @Test("the answer is valid OpenMetrics, even before any event")
   func grammar() async throws {
     let empty = try await scrape(try await Rig(configuration: .plain([])))
     #expect(empty.value("grantd_build_info", ["version": "0", "instance": "system"]) == 1)
@@ -97,7 +97,7 @@ import Testing
     #expect(metrics.value("grantd_event_subscriptions") == 0)
   }
 
-  @Test("what is around the broker adds its own")
+  @Test("other parts of the daemon add their metrics")
   func around() async throws {
     let rig = try await Rig()
     await rig.broker.alsoMeasure {

@@ -67,7 +67,7 @@ import Testing
     #expect(await eventually { await rig.broker.providers[provider("example")]?.gate.inFlight == 0 })
   }
 
-  @Test("Accounts of a provider that is gone say so, and work again when it is back")
+  @Test("Accounts of a removed provider report it, and work again when it returns")
   func accountsOfAProviderThatIsGone() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.reading.value = .success(.plain([]))
@@ -93,7 +93,7 @@ import Testing
     Task { try await rig.call(BrokerReload.self, NoParams()) }
   }
 
-  @Test("Of two readings that overlap, the one that began last is in force everywhere, whichever ends last")
+  @Test("The later of two overlapping reloads is active everywhere, even if the other ends last")
   func ofTwoReadingsThatOverlap() async throws {
     let rig = try await Rig()
     let edges = Edges()
@@ -119,7 +119,7 @@ import Testing
     #expect(await rig.broker.accounts.names.map(\.rawValue) == ["newer"])
   }
 
-  @Test("A reload that comes while another is put in force comes after it") func oneAfterTheOther() async throws {
+  @Test("A reload during another one is applied after it") func oneAfterTheOther() async throws {
     let rig = try await Rig()
     rig.reading.value = .success(configuration("older", declaring: ["a", "b"]))
     rig.store.set(.hangs) { $0.contains { if case .putGrant = $0 { true } else { false } } }
@@ -134,7 +134,7 @@ import Testing
     #expect(try await rig.call(ProviderList.self, NoParams()).providers.map(\.provider) == ["newer"])
   }
 
-  @Test("A tightened policy waits neither for the reload before it nor for what is around the broker")
+  @Test("A stricter policy waits neither for the earlier reload nor for the rest of the daemon")
   func policyAtOnce() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
