@@ -45,7 +45,7 @@ import Testing
     ]
   }()
 
-  @Test("the answer to the request is what counts", arguments: table.indices)
+  @Test("only the answer to the request is read", arguments: table.indices)
   func replies(row: Int) throws {
     let (lines, expected) = Self.table[row]
     let (connection, other) = try connection(lines.map { $0 + "\n" }.joined(), closes: true)
@@ -53,14 +53,14 @@ import Testing
     #expect(outcome(of: connection) == expected)
   }
 
-  @Test("a line that does not end is no answer")
+  @Test("a line without an end is not an answer")
   func unended() throws {
     let (connection, other) = try connection(Self.answer, closes: true)
     defer { close(other) }
     #expect(outcome(of: connection) == .failure(.disconnected))
   }
 
-  @Test("a server that says nothing is waited for as long as was said, whatever else it says")
+  @Test("a silent server is awaited for the given time, even if it sends other data")
   func timesOut() throws {
     for text in ["", Self.answer, #"{"jsonrpc":"2.0","id":2,"result":{}}"# + "\n"] {
       let (connection, other) = try connection(text)
@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  @Test("calls on one connection have ids of their own, and what is read ahead is kept")
+  @Test("calls on one connection have their own ids, and data read ahead are kept")
   func calls() throws {
     let second = #"{"jsonrpc":"2.0","id":2,"result":"two"}"#
     let (connection, other) = try connection(Self.answer + "\n" + second + "\n")

@@ -17,7 +17,7 @@ struct CodingTests {
   }
 
   @Test(
-    "an error names the path, what was expected and what came",
+    "an error names the path, the expected and the actual value",
     arguments: [
       (#"{"number":"30"}"#, "params.number: expected a number, got a string"),
       (#"{"number":1e999}"#, "params.number: expected a finite number, got 1e999"),
@@ -64,12 +64,12 @@ struct CodingTests {
     #expect(JSON(encoding: Sample()) == .object([]))
   }
 
-  @Test("null is absent where a member may be absent")
+  @Test("null is absent for an optional member")
   func null() throws {
     #expect(try JSON.parse(#"{"text":null,"list":null}"#.utf8).decode(Sample.self) == Sample(any: nil))
   }
 
-  @Test("numbers are written as short as they are")
+  @Test("numbers are written in their shortest form")
   func doubles() {
     #expect(JSON.double(30) == .number("30"))
     #expect(JSON.double(0.5) == .number("0.5"))
@@ -95,7 +95,7 @@ struct CodingTests {
     #expect(!"\(proof)".contains("at-secret"))
   }
 
-  @Test("the claims of a provider are an object, and nothing else")
+  @Test("the claims of a provider are only an object")
   func claims() throws {
     let json: JSON = ["active": true, "claims": ["aud": ["a"], "exp": 1_767_229_199]]
     #expect(JSON(encoding: try json.decode(TokenIntrospect.Result.self)) == json)

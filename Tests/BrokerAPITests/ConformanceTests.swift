@@ -76,7 +76,7 @@ struct ConformanceTests {
       ])
   }
 
-  @Test("every test that is named is there, in the file that is named; and one of a check's bears its number")
+  @Test("every named test exists in the named file; and one of a check's has its number")
   func present() throws {
     var files: [String: String] = [:]
     for row in Self.rows(try Self.page()) {
@@ -90,7 +90,7 @@ struct ConformanceTests {
     }
   }
 
-  @Test("a row that says what is not so is found out")
+  @Test("a false row is detected")
   func wrongRows() throws {
     let page = """
       | check | what is checked | tests |

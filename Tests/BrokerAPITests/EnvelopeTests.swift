@@ -109,7 +109,7 @@ struct EnvelopeTests {
   }
 
   @Test(
-    "what is no request is refused, with its id where that can be read",
+    "an invalid request is refused, with its id if that is readable",
     arguments: [
       (#"{"method":"m","id":1}"#, RPCID.number("1"), "jsonrpc: must be \"2.0\""),
       (#"{"jsonrpc":"1.0","method":"m","id":1}"#, .number("1"), "jsonrpc: must be \"2.0\""),
@@ -198,7 +198,7 @@ struct EnvelopeTests {
   }
 
   @Test(
-    "an error comes back from its object as it was",
+    "an error is read from its object unchanged",
     arguments: ErrorReason.allCases.map { RPCError($0, "what happened") } + [
       RPCError(
         .temporarilyUnavailable, "m", hint: "h", retryAfter: 2.5,
@@ -233,7 +233,7 @@ struct EnvelopeTests {
     #expect(codes.allSatisfy { (-32099 ... -32000).contains($0) })
   }
 
-  @Test("what a client sends, the broker reads")
+  @Test("the broker reads every request of a client")
   func outgoing() {
     let call = OutgoingCall(method: "token.get", params: ["account": "work"], id: .number("3"))
     guard case .single(.call(let request, id: .number("3"))) = Incoming.parse(call.line()) else {

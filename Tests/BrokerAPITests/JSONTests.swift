@@ -45,7 +45,7 @@ struct JSONTests {
     #expect(error == JSONError("invalid UTF-8", at: 1))
   }
 
-  @Test("64 levels are read and 65 refused, however deep it goes on")
+  @Test("64 levels are read and 65 refused, at every depth")
   func depth() throws {
     func nested(_ depth: Int) -> [UInt8] {
       Array(String(repeating: "[", count: depth).utf8) + Array(String(repeating: "]", count: depth).utf8)
@@ -55,7 +55,7 @@ struct JSONTests {
     #expect(throws: JSONError("nested deeper than 64 levels", at: 64)) { try JSON.parse(nested(100_000)) }
   }
 
-  @Test("any collection of bytes is read: arrays, raw buffers, and what is not contiguous")
+  @Test("any collection of bytes is read: arrays, raw buffers, and non-contiguous ones")
   func collections() throws {
     let bytes = Array("[1]".utf8)
     #expect(try JSON.parse(bytes) == [1])

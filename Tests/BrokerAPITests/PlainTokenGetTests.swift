@@ -74,7 +74,7 @@ struct PlainTokenGetTests {
     #expect(scan(Array(line.utf8)) == nil)
   }
 
-  @Test("whatever the scan accepts, the parser accepts with the same meaning")
+  @Test("texts that the scan accepts are parsed with the same meaning")
   func agreement() throws {
     var random = SeededGenerator(seed: 20)
     var accepted = 0

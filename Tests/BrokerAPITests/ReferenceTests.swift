@@ -7,7 +7,7 @@ struct ReferenceTests {
   private static let docs = URL(fileURLWithPath: #filePath)
     .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("docs")
 
-  @Test("the committed files are what the types say", arguments: ReferenceFiles.all.map(\.name))
+  @Test("the committed files equal the types", arguments: ReferenceFiles.all.map(\.name))
   func committed(name: String) throws {
     let generated = try #require(ReferenceFiles.all.first { $0.name == name })
     let file = try String(contentsOf: Self.docs.appendingPathComponent(name), encoding: .utf8)
@@ -46,7 +46,7 @@ struct ReferenceTests {
     #expect((description.params + description.resultMembers).allSatisfy { !$0.meaning.isEmpty })
   }
 
-  @Test("each object says what its members mean, and nothing else")
+  @Test("each object has exactly the documented members")
   func objectDocs() throws {
     func check<T: Decodable & Documented>(_ type: T.Type) {
       guard case .object(let object) = Schema(of: type) else {

@@ -29,7 +29,7 @@ import Testing
     #expect(socket.peekLine(atMost: 100, within: Self.soon) == nil)
   }
 
-  @Test("a wait ends with its time, and says what is left of it")
+  @Test("a wait ends in time, and returns the time left")
   func waits() throws {
     let (socket, other) = try pair("")
     var left: Duration? = Self.brief
@@ -42,7 +42,7 @@ import Testing
     #expect(socket.hasInput(within: &left) && left == nil)
   }
 
-  @Test("a connection is left to the same process alone, once")
+  @Test("a connection is left only to the same process, once")
   func left() throws {
     let (socket, other) = try pair("")
     defer { close(other) }

@@ -51,7 +51,7 @@ import Testing
     }
   }
 
-  @Test("Whoever brings one takes a handler's place, and is answered at the deadline without being cancelled")
+  @Test("A request takes a handler's slot, and is answered at the deadline without cancelling the handler")
   func handlers() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits.handlers = 1

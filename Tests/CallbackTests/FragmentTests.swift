@@ -26,7 +26,7 @@ extension RawClient {
 @Suite struct FragmentTests {
   static let fragment = "access_token=secret-token&token_type=bearer&state=secret-state"
 
-  @Test("Where a login waits for a fragment, a page asks for it, and nothing is handled yet")
+  @Test("If a login waits for a fragment, a page requests it, and nothing is handled yet")
   func page() async throws {
     let handler = ScriptedHandler(awaitsFragments: true)
     try await withListener(handler: handler) { _, client async throws in
@@ -43,7 +43,7 @@ extension RawClient {
   }
 
   @Test(
-    "Where none waits, an address is handled as it came", arguments: ["/callback", "/callback?error=access_denied"])
+    "If none waits, a URL is handled as it arrives", arguments: ["/callback", "/callback?error=access_denied"])
   func withoutPage(target: String) async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { _, client async throws in
@@ -97,7 +97,7 @@ extension RawClient {
   }
 
   @Test(
-    "What the page brings becomes the fragment of its address",
+    "The page's data become the fragment of its URL",
     arguments: [
       fragment, "", "a", "access_token=a%2Bb%20c&&x=%zz", "##", "?code=1", "%E2%9C%93", "a'b(c)*!~;:@/",
     ])
@@ -113,7 +113,7 @@ extension RawClient {
   }
 
   @Test(
-    "What no browser writes into a fragment is refused",
+    "A fragment that no browser writes is refused",
     arguments: ["a b", "a\r\nb", "a\u{0}", "ü", "<script>", "a\"b", "a`b", "a\u{7f}"])
   func noFragment(text: String) async throws {
     let handler = ScriptedHandler(awaitsFragments: true)
@@ -187,7 +187,7 @@ extension RawClient {
       ], status: 421),
   ]
 
-  @Test("Only our own page may bring a fragment, and what others post is not looked at", arguments: posts)
+  @Test("Only the broker's own page may send a fragment, and other posts are not read", arguments: posts)
   func post(_ test: Post) async throws {
     let handler = ScriptedHandler(awaitsFragments: true)
     try await withListener(handler: handler) { _, client async throws in
@@ -201,7 +201,7 @@ extension RawClient {
     }
   }
 
-  @Test("A refused post is answered before its body is there")
+  @Test("A refused post is answered before its body arrives")
   func early() async throws {
     let handler = ScriptedHandler(awaitsFragments: true)
     try await withListener(handler: handler) { _, client async throws in
@@ -213,7 +213,7 @@ extension RawClient {
   }
 
   @Test(
-    "Where the browser has to go on, the page that is put in its place says so, since a script follows nowhere",
+    "If the browser must continue elsewhere, the page reports it, since a script cannot follow a redirect",
     arguments: ["https://as.example/next?a=b", "javascript:alert(1)"])
   func redirect(url: String) async throws {
     let handler = ScriptedHandler(.redirect(url: url), awaitsFragments: true)

@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test(
-    "A request that does not end in time is answered 408, and an idle connection closed without a word",
+    "A request that does not end in time is answered 408, and an idle connection is closed silently",
     arguments: [
       ("GET /callback?code=1 HTTP/1.1\r\nHost: 127", 408), ("G", 408), ("", 0),
     ])
@@ -104,7 +104,7 @@ import Testing
     }
   }
 
-  @Test("A client that does not go away is cut after its answer")
+  @Test("A client that does not close is cut after its answer")
   func lingering() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits = Self.quick
@@ -185,7 +185,7 @@ import Testing
     }
   }
 
-  @Test("Idle connections, silent ones and slow ones, give way to browsers that wait")
+  @Test("Idle, silent and slow connections are evicted for waiting browsers")
   func givingWay() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits.connections = 2
@@ -226,7 +226,7 @@ import Testing
   }
 
   @Test(
-    "A user's connections, whatever they send and however many, keep no other user's browser waiting",
+    "A user's connections, of any kind and number, delay no other user's browser",
     arguments: ["", "GET /callback HTTP/1.1\r\n", "GET /x HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"])
   func users(text: String) async throws {
     var configuration = CallbackListener.Configuration()
@@ -301,7 +301,7 @@ import Testing
     }
   }
 
-  @Test("A browser that goes away cancels nothing")
+  @Test("A browser that closes the connection cancels nothing")
   func goneAway() async throws {
     let handler = ScriptedHandler(holds: true)
     try await withListener(handler: handler) { _, client async throws in

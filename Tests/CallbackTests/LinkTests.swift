@@ -36,7 +36,7 @@ import Testing
     Case(name: "a token that is too long", target: "/go/" + String(repeating: "a", count: 129), status: 404),
   ]
 
-  @Test("A person's browser opens a link, and nothing else does", arguments: cases)
+  @Test("Only a user's browser opens a link", arguments: cases)
   func opening(_ test: Case) async throws {
     let handler = ScriptedHandler(opening: .request(url: Self.request))
     try await withListener(handler: handler) { _, client async throws in
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(
-    "What else may come of a link",
+    "Other results of a link",
     arguments: [
       (LoginOpening.spent(again: "grantctl login example work"), 410, "<code>grantctl login example work</code>"),
       (.otherUser, 403, "Another user of this machine started this sign-in."),

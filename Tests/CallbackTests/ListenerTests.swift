@@ -88,7 +88,7 @@ import Testing
     }
   }
 
-  @Test("A preferred port that is taken on either family gives way", arguments: ["127.0.0.1", "::1"])
+  @Test("A preferred port that is taken on either family is replaced", arguments: ["127.0.0.1", "::1"])
   func preferredTaken(host: String) async throws {
     let other = try await Self.squat(host)
     let taken = try #require(other.localAddress?.port)

@@ -71,7 +71,7 @@ import Testing
   }
 
   @Test(
-    "The frames of chunks may take as much as a form has, beside what came with the head",
+    "The frames of chunks may be as long as a form, including the part after the head",
     arguments: [
       (2000, 200), (19_000, 413),
     ])
@@ -137,7 +137,7 @@ import Testing
     }
   }
 
-  @Test("A body that comes late, but in time, is taken; and whoever asks first whether to send it is told so")
+  @Test("A late body within its time is accepted; a client that asks before sending it is answered")
   func expectation() async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { _, client async throws in

@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test("A handler that never answers is not cancelled, but the provider is told to come again")
+  @Test("A handler that never answers is not cancelled, but the provider is asked to repeat the request")
   func deadline() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.logoutDeadline = .milliseconds(100)
@@ -70,7 +70,7 @@ import Testing
     }
   }
 
-  @Test("A provider that goes away cancels nothing")
+  @Test("A provider that closes the connection cancels nothing")
   func goneAway() async throws {
     let handler = ScriptedHandler(holds: true)
     try await withListener(handler: handler) { _, client async throws in

@@ -130,7 +130,7 @@ func expectRefusal(
     .header("cookies say nothing", "Cookie: a=b", 200),
   ]
 
-  @Test("A logout request is taken by its method, path and type, whatever the public host is called", arguments: cases)
+  @Test("A logout request is accepted by its method, path and type, for any public host", arguments: cases)
   func request(_ test: Case) async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { _, client async throws in
@@ -205,7 +205,7 @@ func expectRefusal(
   }
 
   @Test(
-    "What is refused is said in the characters that RFC 6749 allows, and JSON can be read",
+    "A refusal has the characters that RFC 6749 allows, and is valid JSON",
     arguments: [
       ("plain text", "plain text"), ("a \"quote\" and “another”", "a 'quote' and 'another'"),
       ("back\\slash", "back/slash"), ("\",\"error\":\"x", "','error':'x"),
@@ -223,7 +223,7 @@ func expectRefusal(
   }
 
   @Test(
-    "The form comes as it was sent, in one piece or in chunks of any size",
+    "The form is complete in one piece or in chunks of any size",
     arguments: [
       ("logout_token=a.b.c", 100), ("logout_token=a.b.c&x=%20+", 1), (String(repeating: "ab", count: 999), 7),
     ])

@@ -97,7 +97,7 @@ import Testing
     #expect(pair.owner(lookup, other: elsewhere) == .nobody)
   }
 
-  @Test("A closed end is nobody's, though its uid reads 0", arguments: 0..<2)
+  @Test("A closed end has no owner, although its uid reads 0", arguments: 0..<2)
   func closed(_ lookup: Int) throws {
     let pair = try pair(0)
     defer { close(pair.accepted) }
@@ -126,7 +126,7 @@ import Testing
       Self.kernel(pair.accepted, try SocketAddress(ipAddress: "127.0.0.1", port: 1), bound) == .nobody)
   }
 
-  @Test("Neither a socket without an inode nor one that still connects is anybody's")
+  @Test("A socket without an inode, or one that still connects, has no owner")
   func states() {
     #expect(LoopbackPeer.isOwned(inode: 7, state: 1))
     #expect(!LoopbackPeer.isOwned(inode: 0, state: 1))

@@ -94,7 +94,7 @@ import Testing
     }
   }
 
-  @Test("A logout token is taken whatever the public host is")
+  @Test("A logout token is accepted for any public host")
   func logout() async throws {
     let handler = ScriptedHandler()
     try await withListener(Self.configuration, handler: handler) { _, client async throws in

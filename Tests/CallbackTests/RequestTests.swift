@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(
-    "A request that is no HTTP is refused and nothing else suffers",
+    "A request that is not HTTP is refused without other effects",
     arguments: [
       "\u{16}\u{3}\u{1}\u{2}hello\r\n\r\n", "hello\r\n\r\n", "GET /callback\r\n\r\n",
       "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

@@ -2,13 +2,13 @@ import Testing
 
 @testable import Callback
 
-@Suite("Paths that stand for what is one segment below them")
+@Suite("Paths for a single segment below them")
 struct SegmentTests {
   private static let paths = Paths(
     ["/callback", "/news/*"], publicSite: .init(origin: "https://broker.example.com", paths: ["/web/*"]))
 
   @Test(
-    "one segment, whatever it is, and no other",
+    "exactly one segment of any content",
     arguments: [
       ("/news/n-1", true), ("/news/%2F", true), ("/news/", false), ("/news", false), ("/news/a/b", false),
       ("/callback", true), ("/callback/x", false), ("/x/news/a", false), ("/web/1", true), ("", false), ("/", false),

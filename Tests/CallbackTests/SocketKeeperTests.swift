@@ -82,7 +82,7 @@ private final class Holder: Sendable {
     await listener.stop()
   }
 
-  @Test("Where nobody holds the sockets, a listener serves until it stops")
+  @Test("Without held sockets, a listener serves until it stops")
   func notHeld() async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { listener, client async throws in
@@ -91,7 +91,7 @@ private final class Holder: Sendable {
     }
   }
 
-  @Test("Of a port that cannot be had on both families nothing stays held")
+  @Test("Nothing stays held of a port that is taken on one family")
   func half() async throws {
     let other = try await ListenerTests.squat("::1")
     let taken = try #require(other.localAddress?.port)
@@ -106,7 +106,7 @@ private final class Holder: Sendable {
     try await other.close().get()
   }
 
-  @Test("What is held under a wrong name is not served")
+  @Test("A socket held under a wrong name is not served")
   func wrong() async throws {
     let stranger = try await ListenerTests.squat("127.0.0.1")
     let port = try #require(stranger.localAddress?.port)

@@ -4,7 +4,7 @@ import Testing
 @testable import Callers
 
 @Suite struct SubordinateUsersTests {
-  @Test("While the file cannot be read no user id passes for one that is nobody's")
+  @Test("While the file cannot be read no user id is unknown to the rules")
   func unreadable() throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "subuid-\(UInt32.random(in: 0 ... .max))")
     defer { try? FileManager.default.removeItem(at: folder) }

@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(
-    "anything else is no base64",
+    "other texts are not base64",
     arguments: ["Zg", "Zg=", "Z===", "====", "Zm9v\n", "Zm-v", "Zm=v", "Zg==Zg==", "é=="])
   func wrong(text: String) {
     #expect(Base64.decoded(text) == nil)

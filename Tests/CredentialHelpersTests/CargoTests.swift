@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(
-    "what is no request is refused",
+    "invalid requests are refused",
     arguments: ["x\n", "{}\n", "{\"v\":2,\"kind\":\"get\"}\n", "{\"v\":1,\"kind\":\"get\",\"registry\":{}}\n", "[]\n"])
   func noRequest(input: String) {
     #expect(throws: Malformed.self) { try request(Cargo.self, [], input) }
@@ -45,7 +45,7 @@ import Testing
     #expect(try answer(Cargo.self, [], Self.line("get"), .init(text: "T")).contains("\"cache\":\"session\""))
   }
 
-  @Test("cargo goes on for a host of nobody's, and shows a problem") func refusals() {
+  @Test("cargo continues for an unknown host, and shows a problem") func refusals() {
     let call = Invocation(arguments: [])
     #expect(Cargo.notFound(call).text == "{\"Err\":{\"kind\":\"url-not-supported\"}}\n")
     #expect(

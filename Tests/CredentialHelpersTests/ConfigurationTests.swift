@@ -53,7 +53,7 @@ import Testing
     #expect(Self.block.merged(into: file) == file + "\n" + Self.whole)
   }
 
-  @Test("what would be contradicted is found, and not in the block itself") func conflicts() {
+  @Test("contradicting entries are found, except in the block itself") func conflicts() {
     let settings: [TextBlock.Conflict] = [.start("[global]"), .start("a ="), .line("account work")]
     for line in [" [global] ", "[global] # x", "a=1", "\"a\" = 1", "account  work"] {
       #expect(Self.block.conflict(in: "x\n\(line)\n", with: settings) == line)
@@ -79,7 +79,7 @@ import Testing
     #expect(member.removed(from: json) == json)
   }
 
-  @Test("another value is not taken out, and what is no object is left") func otherValues() {
+  @Test("another value is not removed, and a text that is not an object is kept") func otherValues() {
     let member = JSONMember(path: ["c", "h"], value: "g")
     #expect(member.removed(from: ["c": ["h": "other"]]) == ["c": ["h": "other"]])
     #expect(member.merged(into: ["c": "text"]) == nil && member.merged(into: []) == nil)

@@ -16,12 +16,12 @@ import Testing
     #expect(try request(Docker.self, ["get"], input) == token(place))
   }
 
-  @Test("what is no registry is refused", arguments: ["", "\n", "a b", "a\nb", "https://", "\0"])
+  @Test("an invalid registry is refused", arguments: ["", "\n", "a b", "a\nb", "https://", "\0"])
   func noRegistry(input: String) {
     #expect(throws: Malformed.self) { try request(Docker.self, ["get"], input) }
   }
 
-  @Test("what is stored is for a registry that is an account's") func store() throws {
+  @Test("a stored token is for the registry of an account") func store() throws {
     let input = "{\"ServerURL\":\"h:5000\",\"Username\":\"ada\",\"Secret\":\"x\"}"
     guard case .ours(let asked, let reply, let problem) = try request(Docker.self, ["store"], input) else {
       Issue.record("store is answered without a look at the mapping")
@@ -41,7 +41,7 @@ import Testing
     #expect(throws: Malformed.self) { try request(Docker.self, [], "") }
   }
 
-  @Test("the answer names the registry as it was asked for") func theAnswer() throws {
+  @Test("the answer has the registry of the request") func theAnswer() throws {
     #expect(
       try answer(Docker.self, ["get"], "Registry.example.com:5000\n")
         == "{\"ServerURL\":\"Registry.example.com:5000\",\"Username\":\"oauth2\",\"Secret\":\"T\"}\n")

@@ -21,7 +21,7 @@ import Testing
   }
 
   @Test(
-    "what is no request is refused",
+    "invalid requests are refused",
     arguments: ["protocol=https\nhost=a b\n\n", "protocol\n\n", "host=h\0\n\n", "host=@\n\n", "url=x y\n\n"])
   func whatIsNoRequestIsRefused(input: String) {
     #expect(throws: Malformed.self) { try request(Git.self, ["get"], input) }
@@ -60,7 +60,9 @@ import Testing
     #expect(try answer(Git.self, ["get"], forge, .init(text: "T")) == "username=x-token-auth\npassword=T\n")
   }
 
-  @Test("Bearer is used where git can, and the server takes nothing else or the mapping says so") func bearer() throws {
+  @Test("Bearer is used if git can, and the server accepts nothing else or the mapping requires it") func bearer()
+    throws
+  {
     let able = Self.asked + "capability[]=authtype\ncapability[]=state\n"
     let bearer = "capability[]=authtype\nauthtype=Bearer\ncredential=T\nephemeral=1\n"
     let plain = "username=oauth2\npassword=T\n"
@@ -80,7 +82,7 @@ import Testing
     #expect(throws: Malformed.self) { try answer(Git.self, ["get"], Self.asked, long) }
   }
 
-  @Test("git goes on to its next helper for a host of nobody's, and stops where the account is ours") func refusals() {
+  @Test("git continues to its next helper for an unknown host, and stops for a host of an account") func refusals() {
     let get = Invocation(arguments: ["get"])
     #expect(Git.notFound(get) == Reply())
     #expect(Git.refusal(Problem("x"), get) == Reply(err: "x"))

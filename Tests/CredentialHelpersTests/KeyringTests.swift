@@ -54,7 +54,7 @@ import Testing
     #expect(throws: Malformed.self) { try request(Keyring.self, arguments, "") }
   }
 
-  @Test("a service that is no host is another program's") func services() throws {
+  @Test("a service that is not a host belongs to another program") func services() throws {
     #expect(try request(Keyring.self, ["get", "My Service", "ada"], "") == .answered(Reply(status: 1)))
   }
 
@@ -75,7 +75,7 @@ import Testing
     #expect(try answer(Keyring.self, ["get", Self.index, "--mode", "creds"], "", named) == "ada\nT\n")
   }
 
-  @Test("not found is an exit status, without a word") func notFound() {
+  @Test("not found is an exit status without a message") func notFound() {
     #expect(Keyring.notFound(Invocation(arguments: [])) == Reply(status: 1))
     #expect(Keyring.refusal(Problem("x"), Invocation(arguments: [])) == Reply(err: "x", status: 1))
   }

@@ -72,7 +72,7 @@ import Testing
     #expect(Self.described(try Self.mapping().choose(request, for: "git")) == chosen)
   }
 
-  @Test("paths are compared by bytes, and git's may have what no address has") func bytes() throws {
+  @Test("paths are compared by bytes, and git's may have characters that URLs lack") func bytes() throws {
     let text = "[[host]]\nname = \"h\"\naccount = \"a\"\npath = \"/\u{E9}\"\n"
     let mapping = Mapping(files: [try MappingFile.parse(text)])
     for (path, chosen) in [("/\u{E9}/x", "a"), ("/e\u{301}/x", "nobody"), ("/\u{E9}/..\\x", "nobody")] {

@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(
-    "what is no host has no form",
+    "a text that is not a host has no form",
     arguments: [
       "", ".", "..", "a..b", ".a", "a b", "a/b", "a@b", "a\nb", "a\0b", "-a.b", "a-.b", "[::1", "::g", "a:b", "a%20b",
       "ａ b", String(repeating: "a", count: 64), String(repeating: "a.", count: 200) + "b", "ex%61mple.com", "a,b",
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(
-    "what names no server is no address",
+    "a text that names no server is not a URL",
     arguments: [
       "", "https://", "https:///p", "https://h:0/", "https://h:65536/", "https://h:x/", "1a://h/", "https://a b/",
       "https://h\\@evil.com/", "https://h\n/", "://h/", "https://:80/", "https://@/",

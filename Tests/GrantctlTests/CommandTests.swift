@@ -50,7 +50,7 @@ import UnixSocket
     }
   }
 
-  @Test("where a login is needed the error has the exact command") func whereALoginIsNeededTheError() async throws {
+  @Test("an error that requires a login has the exact command") func whereALoginIsNeededTheError() async throws {
     let error = RPCError(
       .loginRequired, "account mail needs a login: the provider ended the grant",
       hint: "Sign in again with `grantctl login google mail`.", oauth: .init(error: "invalid_grant"))
@@ -172,7 +172,7 @@ import UnixSocket
     }
   }
 
-  @Test("a logout says what each step came to") func aLogoutSaysWhatEachStepCame() async throws {
+  @Test("a logout reports the result of each step") func aLogoutSaysWhatEachStepCame() async throws {
     let steps: JSON = [
       ["step": "revoke_refresh_token", "result": "queued", "message": "503"], ["step": "forget", "result": "done"],
     ]
@@ -190,7 +190,7 @@ import UnixSocket
     }
   }
 
-  @Test("events are printed as they come, and the daemon's end is an error", arguments: [false, true])
+  @Test("events are printed as they arrive, and the daemon's end is an error", arguments: [false, true])
   func eventsArePrintedAsTheyComeAnd(json: Bool) async throws {
     let event: JSON = [
       "type": "token.refreshed", "at": .integer(Recorder.now), "account": "work", "provider": "google", "generation": 8,
@@ -214,7 +214,7 @@ import UnixSocket
     }
   }
 
-  @Test("what events tell of ends, outages and clocks is one line each") func eventsAreOneLineEach() {
+  @Test("events about ends, outages and clocks are one line each") func eventsAreOneLineEach() {
     let shell = Shell(terminal: Recorder().terminal(), settings: .init(wish: .init(isUser: true)))
     let table: [(JSON, String)] = [
       (
@@ -274,7 +274,7 @@ import UnixSocket
     }
   }
 
-  @Test("metrics are printed as they are, but for what would steer the terminal")
+  @Test("metrics are printed unchanged, except terminal control characters")
   func metricsArePrinted() async throws {
     let text = "# TYPE a gauge\n# HELP a b\na{c=\"\u{1b}[31m\"} 1\n# EOF\n"
     try await ScriptedBroker.with(["broker.metrics": answer(["content_type": "x", "text": .string(text)])]) {
@@ -359,7 +359,7 @@ import UnixSocket
     #expect(error.map { Grantctl.exitCode(for: $0).rawValue } == ExitStatus.usage.rawValue)
   }
 
-  @Test("the version comes also where no daemon runs") func theVersionComesAlsoWhereNoDaemon() async throws {
+  @Test("the version is printed even without a daemon") func theVersionComesAlsoWhereNoDaemon() async throws {
     let recorder = Recorder()
     #expect(try await perform(["version"], recorder, environment: ["GRANTD_SOCKET": "/nowhere/s"]) == .success)
     #expect(recorder.out == "grantctl \(GrantdVersion.current)\ngrantd does not answer\n")

@@ -98,13 +98,13 @@ import UnixSocket
     }
   }
 
-  @Test("white space on either side of a text is nobody's", arguments: [" a b\t", "\u{A0}a b\r\n", "a b"])
+  @Test("white space on either side of a text is removed", arguments: [" a b\t", "\u{A0}a b\r\n", "a b"])
   func trimming(text: String) {
     #expect(text.trimmed == "a b" && " \n".trimmed.isEmpty && "".trimmed.isEmpty)
   }
 
   @Test(
-    "no text of others can steer the terminal",
+    "foreign text cannot control the terminal",
     arguments: [
       ("plain – ünïcode 東", "plain – ünïcode 東"), ("a\u{1B}[31mb", "a\\u{1B}[31mb"), ("a\nb\tc\r", "a\\nb\\tc\\r"),
       ("a\u{202E}b", "a\\u{202E}b"), ("\u{9B}2J\u{7F}", "\\u{9B}2J\\u{7F}"),
@@ -123,7 +123,7 @@ import UnixSocket
   }
 
   @Test(
-    "a browser opens only where there is one",
+    "a browser opens only if one exists",
     arguments: [
       ([:], []), (["DISPLAY": ":0"], [["/usr/bin/xdg-open", "https://a/?b"]]),
       (["WAYLAND_DISPLAY": "w"], [["/usr/bin/xdg-open", "https://a/?b"]]), (["DISPLAY": ""], []),
@@ -143,7 +143,7 @@ import UnixSocket
   }
 
   @Test(
-    "what is no web address is never opened", arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
+    "only web URLs are opened", arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
   func whatIsNoWebAddressIsNever(url: String) {
     #expect(Browser.commands(for: url, on: Recorder().terminal(environment: ["DISPLAY": ":0"])).isEmpty)
   }
@@ -160,7 +160,7 @@ import UnixSocket
     }
   }
 
-  @Test("a command asks the person's own broker and the system's, unless one is named") func eachBroker() {
+  @Test("a command asks the user's own broker and the system's, unless one is named") func eachBroker() {
     let (user, system) = ("/r/grantd/grantd.sock", "/run/grantd/grantd.sock")
     let table: [(SocketChoice.Wish, [String: String], Bool, [String])] = [
       (.init(), [:], true, [user, system]), (.init(), [:], false, [system]), (.init(isUser: true), [:], true, [user]),

@@ -35,7 +35,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
   static let served = Grant.Answer.token(savedToken())
 
   @Test(
-    "An idle grant answers by its token's time left and by how it stands",
+    "An idle grant answers by its token's time left and by its standing",
     arguments: [
       Asked("fresh", now: 0, served), Asked("just enough left", now: 3569, served),
       Asked("too little left", now: 3570, .refresh), Asked("expired", now: 3600, .refresh),
@@ -90,7 +90,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     #expect(Grant(saved: savedGrant(), token: nil, jitter: 0).lastResort(at: at(0)) == nil)
   }
 
-  @Test("Without a refresh token the grant ends as the token does, once, and says so")
+  @Test("Without a refresh token the grant ends with its token, once, and reports it")
   func noRefreshToken() {
     var grant = grant(savedGrant(refreshToken: nil))
     #expect(grant.nextMoment(policy: steady, at: at(0)) == at(3600))
@@ -123,7 +123,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     }
   }
 
-  @Test("Only the current generation can be rejected, and it is not served again, also after a restart that ended it")
+  @Test("Only the current generation can be rejected, and it is not served again, even after a restart that ended it")
   func rejection() {
     var renewed = grant()
     renewed.refreshed(issued(), at: at(10))
@@ -151,7 +151,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     }
   }
 
-  @Test("A refused token that is refreshed meanwhile needs no second refresh")
+  @Test("A rejected token that was refreshed in the interim needs no second refresh")
   func rejectedWhileRefreshing() {
     var grant = grant()
     let attempt = grant.begun(at: at(10))
@@ -163,7 +163,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     #expect(grant.answer(minimumTTL: nil, at: at(12), policy: steady) == .token(grant.token!))
   }
 
-  @Test("Tokens that are over as they come are not fetched again and again")
+  @Test("Tokens that are already expired are not requested repeatedly")
   func overAsTheyCome() {
     var grant = grant(savedGrant(), nil)
     grant.refreshed(issued(lifetime: 0), at: at(10))

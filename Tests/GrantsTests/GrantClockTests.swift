@@ -86,7 +86,7 @@ private let year = 365 * 86_400.0
     #expect(grant.nextMoment(policy: steady, at: at(7220)) == at(7510), "as long as a provider may ask for")
   }
 
-  @Test("A misconfigured grant is probed each quarter of an hour, also when the clock steps back")
+  @Test("A misconfigured grant is probed each quarter of an hour, even if the clock steps back")
   func misconfiguredBack() {
     var grant = grant(savedGrant(), nil)
     _ = grant.failed(.misconfigured(message: "", nil), at: at(0))
@@ -96,7 +96,7 @@ private let year = 365 * 86_400.0
     #expect(grant.due(at: at(-year), policy: steady) == .refresh)
   }
 
-  @Test("A grant without a token begins at once, whatever the clock said when it was made")
+  @Test("A grant without a token begins at once, for any clock at its creation")
   func noToken() {
     var grant = grant(savedGrant(), nil)
     #expect(grant.due(at: at(0), policy: steady) == .refresh)
@@ -126,7 +126,7 @@ private let year = 365 * 86_400.0
 
 @Suite struct ClockStepTests {
   @Test(
-    "What this run stamped moves with the clock, and what came from the disk lives no longer for it",
+    "Times of this run move with the clock, and stored ones live no longer for it",
     arguments: [year, -year])
   func moves(_ step: Double) {
     var mine = grant()
@@ -183,7 +183,7 @@ private let year = 365 * 86_400.0
   private let web = Reporter(uid: 33, unit: "web.service")
   private let mail = Reporter(uid: 8, unit: "mail.service")
 
-  @Test("A report binds its reporter alone, until another token is there")
+  @Test("A report affects only its reporter, until another token exists")
   func bindsReporter() {
     var grant = grant()
     #expect(grant.reported(generation: 1, by: web, at: at(1)) == .new(SavedToken.Key()))
@@ -205,7 +205,7 @@ private let year = 365 * 86_400.0
     #expect(grant.reported(generation: 3, by: web, at: at(11)) == .stale)
   }
 
-  @Test("A report of a token that nothing can be had in place of ends nothing")
+  @Test("A report of a token without a replacement ends nothing")
   func endsNothing() {
     var alone = Grant(saved: savedGrant(refreshToken: nil), token: savedToken(lifetime: nil), jitter: 0)
     #expect(alone.reported(generation: 1, by: web, at: at(5)) == .new(SavedToken.Key()))

@@ -114,7 +114,7 @@ import Testing
     #expect(renewal.grant.standing == .good && renewal.token?.issuedAt == at(2900))
   }
 
-  @Test("An attempt of an earlier round is no attempt of this one")
+  @Test("An attempt of an earlier round is not one of this round")
   func earlierRound() {
     var (grant, old) = grant(in: .refreshing)
     _ = grant.failed(old, .lost(message: ""), at: at(2900), policy: steady, jitter: 0)
@@ -126,7 +126,7 @@ import Testing
     #expect(grant.phase == .refreshing(new))
   }
 
-  @Test("A new login ends whatever was under way, and what it said before", arguments: Place.allCases)
+  @Test("A new login ends every running attempt and its result", arguments: Place.allCases)
   func replaced(place: Place) {
     var (grant, _) = grant(in: place)
     _ = grant.rejected(generation: grant.saved.generation, at: at(2950))
@@ -140,7 +140,7 @@ import Testing
       grant.answer(minimumTTL: nil, at: at(2961), policy: steady) == .token(savedToken(issued: 2960, generation: 7)))
   }
 
-  @Test("A login that brings no refresh token goes on with the one that there is, and with what is known of it")
+  @Test("A login without a refresh token keeps the existing one and its known lifetime")
   func replacedWithoutRefreshToken() {
     var grant = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)
     _ = grant.failed(.lost(message: "no answer"), at: at(2900))
@@ -153,7 +153,7 @@ import Testing
     #expect(grant.intent?.attempts == 1, "the next login may keep it again")
   }
 
-  @Test("A refresh begins in the idle phase alone, and never where only a person can help", arguments: Place.allCases)
+  @Test("A refresh begins only in the idle phase, and never if it requires a user", arguments: Place.allCases)
   func begin(place: Place) {
     var (grant, _) = grant(in: place)
     switch grant.beginRefresh(at: at(2960)) {
@@ -169,7 +169,7 @@ import Testing
     #expect(bare.beginRefresh(at: at(1)) == .impossible)
   }
 
-  @Test("Trying now makes due what waits, and wakes no dead grant")
+  @Test("An immediate retry makes waiting attempts due, and does not reopen an ended grant")
   func retryNow() {
     let failure = Failure(message: "", at: at(0))
     let standings: [(Standing, Grant.Due)] = [

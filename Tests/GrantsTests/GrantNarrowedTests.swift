@@ -63,7 +63,7 @@ import Testing
     #expect(grant.token?.generation == 4)
   }
 
-  @Test("Where the answer names no scope, the token has those that it was asked for with")
+  @Test("If the answer names no scope, the token has the requested ones")
   func scopes() {
     var grant = grant()
     refresh(&grant, mail, at: 10)
@@ -72,7 +72,7 @@ import Testing
     #expect(grant.token(for: files)?.scopes == ["openid", "mail"])
   }
 
-  @Test("What the answer to a narrowed refresh says beside the token is not the grant's")
+  @Test("Other members of a narrowed answer do not change the grant")
   func extra() {
     var grant = grant()
     grant.wants(mail)
@@ -84,7 +84,7 @@ import Testing
     #expect(grant.saved.extra == nil && grant.saved.grantedScopes == ["openid", "mail"])
   }
 
-  @Test("The login's own token first, then callers in their order, each wish once, then what is due")
+  @Test("The account's own token first, then callers in order, each request once, then due tokens")
   func order() {
     var grant = grant()
     for key in [files, mail, files, SavedToken.Key(), mail] { grant.wants(key) }
@@ -98,7 +98,7 @@ import Testing
     #expect(order == [SavedToken.Key(), files, mail, SavedToken.Key()])
   }
 
-  @Test("No more wishes are kept than tokens, and whoever has no place asks again")
+  @Test("Requests are limited like tokens, and a refused caller repeats its request")
   func wishes() {
     var grant = grant()
     for number in 0..<200 { grant.wants(SavedToken.Key(scope: "scope-\(number)")) }
@@ -132,7 +132,7 @@ import Testing
     }
   }
 
-  @Test("A narrowed token that nobody took is not refreshed; one that was taken is, once")
+  @Test("An unused narrowed token is not refreshed; a used one is, once")
   func due() {
     var grant = grant(savedGrant(), savedToken(lifetime: 100_000))
     refresh(&grant, mail, at: 0, lifetime: 1000)
@@ -167,7 +167,7 @@ import Testing
     #expect(attempt.key == SavedToken.Key())
   }
 
-  @Test("A refused wish is remembered for a quarter of an hour, and changes nothing else")
+  @Test("A refused request is remembered for a quarter of an hour, and changes nothing else")
   func refusal() {
     for failure in [Self.invalidScope, Self.invalidTarget] {
       var grant = grant()
@@ -201,7 +201,7 @@ import Testing
     #expect(served(grant, mail, at: 101) == nil)
   }
 
-  @Test("The same answer about the login's own token is about the grant; so is what is no refusal of a narrowed one")
+  @Test("The same answer for the account's own token concerns the grant, as does any other error for a narrowed one")
   func otherFailures() {
     var grant = grant()
     if case .misconfigured = grant.failed(Self.invalidScope, at: at(10)) {} else { Issue.record("not misconfigured") }
@@ -224,7 +224,7 @@ import Testing
   }
 
   @Test(
-    "Where a narrowed token is refused as if the grant had ended, the login's own refresh decides",
+    "If a narrowed token is refused like an ended grant, the account's own refresh decides",
     arguments: [true, false])
   func doubted(isDead: Bool) {
     var grant = grant()
@@ -298,7 +298,7 @@ import Testing
     }
   }
 
-  @Test("A rejected narrowed token is dropped alone; generations that are gone are stale")
+  @Test("A rejected narrowed token is dropped without the others; old generations are stale")
   func rejected() {
     var grant = grant()
     refresh(&grant, mail, at: 10)
@@ -321,7 +321,7 @@ import Testing
     #expect(served(grant, SavedToken.Key(), at: 70) == "access-at-60.0")
   }
 
-  @Test("What has most room to make goes first: refusals, then the token that ends first; one without an end goes last")
+  @Test("Dropped first: refusals, then the token that ends first; one without an end is last")
   func room() {
     var grant = grant(savedGrant(), savedToken(lifetime: nil))
     let endless = SavedToken.Key(scope: "endless")
@@ -370,7 +370,7 @@ import Testing
     #expect(served(grant, SavedToken.Key(), at: 30) == nil)
   }
 
-  @Test("The clock is set: what this run had keeps the life that it has, what came from the disk gets the shorter one")
+  @Test("The clock is set: tokens of this run keep their lifetime, stored ones get the shorter one")
   func clock() {
     var grant = grant(savedGrant(), savedToken(lifetime: 100_000))
     refresh(&grant, mail, at: 0, lifetime: 1000)

@@ -31,7 +31,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(grant.intent == nil)
   }
 
-  @Test("A renewal counts from when it was asked for, and nobody sees it before it is on disk")
+  @Test("A renewal counts from its request, and no caller sees it before it is on disk")
   func renewal() {
     var grant = grant()
     let attempt = grant.begun(at: at(3000))
@@ -127,7 +127,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(after.failed(invalidGrant, at: at(3010)) == .ended(after.saved, .lostRotation))
   }
 
-  @Test("Without a lost response, or where nothing rotates, a refusal is a refusal")
+  @Test("Without a lost response, or without rotation, a refusal is final")
   func refused() {
     var plain = grant()
     #expect(plain.failed(invalidGrant, at: at(10)) == .ended(plain.saved, .refused))
@@ -140,7 +140,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(other.failed(changed, at: at(20)) == .ended(other.saved, .identityChanged))
   }
 
-  @Test("An answer that certainly changed nothing leaves the intent as it was", arguments: [tryLater, notSent])
+  @Test("An answer that certainly changed nothing leaves the intent unchanged", arguments: [tryLater, notSent])
   func intentUntouched(failure: ProviderFailure) {
     var fresh = grant()
     _ = fresh.failed(failure, at: at(10))
@@ -157,7 +157,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(unsure.failed(invalidGrant, at: at(90)) == .ended(unsure.saved, .lostRotation))
   }
 
-  @Test("An intent for another refresh token says nothing of this one")
+  @Test("An intent for another refresh token does not concern this one")
   func otherIntent() {
     let old = RefreshIntent(
       account: account, refreshTokenHash: Secret("refresh-0").fingerprint, sentAt: at(-9), attempts: 3)
@@ -168,7 +168,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(grant.failed(attempt, invalidGrant, at: at(11), policy: steady, jitter: 0) == .ended(grant.saved, .refused))
   }
 
-  @Test("Within the grace a refused refresh token gives way to the one before, once")
+  @Test("Within the grace period a refused refresh token is replaced by the previous one, once")
   func graceFallsBack() {
     let grace = Rotation.grace(.seconds(30))
     var grant = grant()
@@ -190,7 +190,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(strict.failed(invalidGrant, at: at(10)) == .ended(strict.saved, .refused))
   }
 
-  @Test("Where an answer was lost, the refresh token before says so as well when it is refused")
+  @Test("After a lost answer the previous refresh token is tried too when the current one is refused")
   func lostBeforeFallingBack() {
     let grace = Rotation.grace(.seconds(30))
     var grant = grant()
@@ -256,7 +256,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(grant.failed(busy, at: at(0), rotation: grace) == .retry(grant.saved, at: at(300)))
   }
 
-  @Test("Waits grow as the table says, and start anew after a success")
+  @Test("Delays grow as in the table, and start again after a success")
   func backoff() {
     var grant = grant()
     var now = 0.0

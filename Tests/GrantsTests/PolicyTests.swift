@@ -64,7 +64,7 @@ private func system(_ rules: Rule...) -> Policy { Policy(instance: .system, owne
   }
 
   @Test(
-    "Where no account is concerned any rule will do, except to manage: that needs a rule for all accounts",
+    "Without an account any rule permits, except for `manage`: that needs a rule for all accounts",
     arguments: [
       (Access.use, ["work"], true), (.observe, ["work"], true), (.login, ["w*"], true),
       (.manage, ["work"], false), (.manage, ["w*"], false), (.manage, ["**"], false), (.manage, ["work", "*"], true),

@@ -83,7 +83,7 @@ extension ProviderGate {
     #expect(gate.answered(stuck[3], at: up(0), policy: steady) == .recovered)
   }
 
-  @Test("A probe whose first question was answered is not stuck, and one that others followed says nothing")
+  @Test("A probe whose first question was answered is not stuck, and one followed by others has no verdict")
   func slow() {
     var gate = ProviderGate.inOutage()
     let first = gate.go(at: 5)!
@@ -106,7 +106,7 @@ extension ProviderGate {
     #expect(gate.go(at: 601) != nil)
   }
 
-  @Test("Once a probe is answered, those that were stuck before it say nothing of now")
+  @Test("After an answered probe, those stuck before it have no verdict")
   func stuckBeyondRecovery() {
     var gate = ProviderGate.inOutage()
     let probes = [5.0, 10, 20].compactMap { gate.go(at: $0) }
@@ -219,7 +219,7 @@ extension ProviderGate {
     #expect(gate.admit(isWanted: true, accounts: 1, at: up(40), policy: steady) == .later(up(41)))
   }
 
-  @Test("Whatever is known of an outage is asked anew when the network is back")
+  @Test("The state of an outage is examined again when the network returns")
   func recheck() {
     var gate = ProviderGate.inOutage()
     for now in [5.0, 15.0, 35.0] { gate.fails(at: now) }
@@ -228,7 +228,7 @@ extension ProviderGate {
     #expect(gate.go(at: 36)?.isProbe == true)
   }
 
-  @Test("A probe that was not sent leaves its place to the next, a second later: nothing goes round without end")
+  @Test("An unsent probe leaves its slot to the next after a second, so no loop is endless")
   func withdrawnProbe() {
     var gate = ProviderGate.inOutage()
     let probe = gate.go(at: 5)!
@@ -238,7 +238,7 @@ extension ProviderGate {
   }
 
   @Test(
-    "A backlog is spread: what is due over a minute, what callers wait for over ten seconds",
+    "A backlog is spread: due refreshes over a minute, waiting callers over ten seconds",
     arguments: [(1000, false, 60.0), (1000, true, 10.0), (10_000, false, 60.0), (40, false, 8.0), (40, true, 0.8)])
   func spread(_ accounts: Int, _ wanted: Bool, _ seconds: Double) {
     var gate = ProviderGate()
@@ -262,7 +262,7 @@ extension ProviderGate {
     #expect(busiestSecond.values.max()! <= Int(3.1 * max(wanted ? 50 : 5, Double(accounts) / (wanted ? 10 : 60))) + 1)
   }
 
-  @Test("No more requests are under way than the policy has places, whoever asks, and every place is given back")
+  @Test("Concurrent requests are limited by the policy, and every slot is returned")
   func places() {
     var gate = ProviderGate()
     var random = SystemRandomNumberGenerator()
@@ -314,7 +314,7 @@ extension ProviderGate {
     #expect(Candidate.probe(others + [safe])?.account.rawValue == "sick")
   }
 
-  @Test("Who probes is at risk already; after three failed probes it is somebody else's turn")
+  @Test("The prober is an account already at risk; after three failed probes it is another one")
   func probe() {
     var sick = candidate("sick", atRisk: true, ends: 50)
     let others = [candidate("wanted", place: 0, ends: 99), candidate("due", ends: 10)]

@@ -3,8 +3,8 @@ import Grants
 import OAuth
 import Testing
 
-@Suite("What a provider's traits answer") struct ProviderTraitsTests {
-  @Test("a revocation of all that the person gave takes the access token first, any other the refresh token")
+@Suite("The traits of each provider") struct ProviderTraitsTests {
+  @Test("a revocation of the whole grant sends the access token first, any other the refresh token")
   func order() {
     func hints(_ scope: RevocationTraits.Scope, at seconds: Double) -> [String] {
       RevocationTraits(scope: scope).tokens(of: grant(), .session(cookie: "c"), at: at(seconds)).map(\.hint)
@@ -45,7 +45,7 @@ import Testing
     #expect(!RevocationTraits(scope: .client, endsReplaced: endsReplaced).endsReplaced)
   }
 
-  @Test("who signs in is another where the subject is, or is missing although the provider names the person")
+  @Test("a user is another one if the subject differs, or is missing although the provider returns it")
   func person() {
     let (ada, bob) = (Identity(subject: "ada"), Identity(subject: "bob"))
     var naming = TokenTraits()
@@ -99,7 +99,7 @@ import Testing
     #expect(try address(nil, port: 4711) == nil)
   }
 
-  @Test("a path is relative to the API's base, and a token goes to the allowed origins alone")
+  @Test("a path is relative to the API's base, and a token is sent only to permitted origins")
   func resolve() throws {
     let traits = APITraits(
       base: URL(string: "https://api.example/v1/"), origins: [URL(string: "https://files.example")!])

@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test("No jitter, however large, makes a token due as it is issued")
+  @Test("No jitter, however large, makes a token due at its issue")
   func largeJitter() {
     var policy = RefreshPolicy()
     policy.jitter = 1
@@ -57,7 +57,7 @@ import Testing
   }
 
   @Test(
-    "A caller's minimum is bounded by what a fresh token offers, and the policy's by half of a short lifetime",
+    "A caller's minimum is limited by a fresh token's lifetime, and the policy's by half of a short one",
     arguments: [
       (nil, 3600, 30), (nil, 20, 10), (nil, 0, 0), (0, 3600, 0), (10, 3600, 10), (300, 3600, 300), (3600, 3600, 3240),
       (1e9, 3600, 3240), (-5, 3600, 0), (60, 60, 54),
@@ -79,7 +79,7 @@ import Testing
     }
   }
 
-  @Test("Times at the ends of what can be counted do not trap")
+  @Test("Times at the limits of their range do not trap")
   func extremes() {
     let ends = [Timestamp(milliseconds: .min), Timestamp(milliseconds: 0), Timestamp(milliseconds: .max)]
     for issued in ends {

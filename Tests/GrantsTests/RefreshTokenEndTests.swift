@@ -23,7 +23,7 @@ private let day = 86_400.0
   }
 
   @Test(
-    "People are told a week before, or a quarter of a short life, and once more on the last day",
+    "Users are informed a week before, or a quarter of a short lifetime, and again on the last day",
     arguments: [
       Told(testDescription: "no end known", days: nil, now: 10, next: nil),
       Told(testDescription: "long before", days: 90, now: 10, next: 83),
@@ -51,7 +51,7 @@ private let day = 86_400.0
     #expect(grant.nextAnnouncement(learned: nil, policy: steady, at: at(85 * day)) == nil)
   }
 
-  @Test("A new refresh token, or a later end of the same, is announced anew; the same end is not")
+  @Test("A new refresh token, or a later end of the same, is announced again; the same end is not")
   func anew() {
     func after(_ members: [String: String], refresh: String? = nil) -> Timestamp? {
       var grant = grant(days: 90, announced: 83)
@@ -72,7 +72,7 @@ private let day = 86_400.0
     #expect(early.failed(invalidGrant, at: at(80 * day)) == .ended(early.saved, .refused))
   }
 
-  @Test("Where the refresh token ends before the access token, the refresh comes in time for it")
+  @Test("If the refresh token ends before the access token, the refresh is in time for it")
   func keptAlive() {
     var saved = savedGrant()
     saved.refreshTokenExpiresAt = at(1800)
@@ -100,7 +100,7 @@ private let day = 86_400.0
     #expect(learned.lifetime == .seconds(7 * day))
   }
 
-  @Test("What one event ended, a changed password or a shut-down tenant, teaches nothing")
+  @Test("Grants that one event ended, such as a changed password, teach no lifetime")
   func oneEvent() {
     var learned = LearnedLifetime()
     for index in 0..<5 { learned.ended(atAge: .seconds(40 * day + Double(index)), at: at(Double(index) * 60)) }
@@ -117,7 +117,7 @@ private let day = 86_400.0
     #expect(learned.lifetime == nil)
   }
 
-  @Test("What ended within an hour was ended by somebody, and only so much is kept")
+  @Test("A grant that ended within an hour was ended by a user, and the history is limited")
   func bounded() {
     var learned = LearnedLifetime()
     for index in 0..<100 { learned.ended(atAge: .seconds(3000), at: at(Double(index) * day)) }

@@ -34,7 +34,7 @@ import Testing
     #expect(try all().map(\.fingerprint) == prints)
   }
 
-  @Test("A fingerprint that is on disk already stays what it is")
+  @Test("A stored fingerprint does not change")
   func kept() {
     #expect(GrantSource.clientCredentials.fingerprint == "yL_JZ1Bahl3Fvp0F4pPW-TIBs4zyXOYiV8ZAKnafBhM")
     #expect(

@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test("A client that asks nothing, or not all, gets no answer or is told so", arguments: kinds, [true, false])
+  @Test("A client with an incomplete request, or none, gets no answer or an error", arguments: kinds, [true, false])
   func cut(_ kind: String, _ isSilent: Bool) async throws {
     try await serving(kind, Holding()) { address, host in
       let text = isSilent ? "" : String(Self.request.replacing("HOST", with: host).dropLast(1))
@@ -64,7 +64,7 @@ import Testing
     }
   }
 
-  @Test("One that is gone is noticed while its request is handled", arguments: kinds)
+  @Test("A closed connection is noticed while its request is handled", arguments: kinds)
   func gone(_ kind: String) async throws {
     let application = Holding(after: .seconds(3600))
     try await serving(kind, application) { address, host in

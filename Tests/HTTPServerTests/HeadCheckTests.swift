@@ -21,7 +21,7 @@ import Testing
     ] as [(HTTPHeaders, UInt?)])
   func hosts(_ headers: HTTPHeaders, _ expected: UInt?) { #expect(status(headers) == expected) }
 
-  @Test("On port 80 the port may be left out, and on a Unix socket the host says nothing")
+  @Test("On port 80 the port may be omitted, and on a Unix socket the host has no meaning")
   func otherHosts() {
     #expect(status(["Host": "localhost"], port: 80) == nil)
     #expect(status(["Host": "anything"], port: nil) == nil)

@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  @Test("A body that is streamed comes back as it is, by length and in chunks")
+  @Test("A streamed body is returned unchanged, by length and in chunks")
   func streamed() async throws {
     try await serving { port in
       let head = "POST /stream HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\n"
@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  @Test("A body's time runs while it is wanted, and not while nobody reads it")
+  @Test("A body's time runs while it is requested, and not while no handler reads it")
   func unwanted() async throws {
     try await serving(limits: { $0.stall = .seconds(1) }) { port in
       let request =
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  @Test("What comes behind the last answer is dropped up to a limit, and then the connection is cut")
+  @Test("Data after the last answer are dropped up to a limit, and then the connection is cut")
   func dropped() async throws {
     try await serving(limits: { ($0.dropped, $0.linger) = (100_000, .seconds(60)) }) { port in
       let descriptor = try connect(port)
@@ -147,7 +147,7 @@ import Testing
     }
   }
 
-  @Test("Who expects a word before it sends the body gets it")
+  @Test("A client that expects 100 before its body gets it")
   func continued() async throws {
     try await serving { port in
       let request =

@@ -66,7 +66,7 @@ import Testing
     #expect(kind(damaged, ["gzip"]) == .unreadable)
   }
 
-  @Test("what follows a whole gzip member and is not another one is ignored")
+  @Test("data after a whole gzip member that are not another member are ignored")
   func padded() throws {
     let body = try #require(Data(base64Encoded: Self.gzip))
     for padding in [Data(repeating: 0, count: 16), Data("padding".utf8)] {
@@ -88,7 +88,7 @@ import Testing
     #expect(kind(Data(), ["gzip"]) == nil && kind(Data(), ["br"]) == nil)
   }
 
-  @Test("a compressed answer without its end is decoded as far as it came")
+  @Test("a compressed answer without its end is decoded up to that point")
   func cutOff() throws {
     let whole = try #require(Data(base64Encoded: Self.gzip))
     // Without the checksum and the length (RFC 1952 §2.3.1).
@@ -96,7 +96,7 @@ import Testing
     #expect(String(decoding: response.body, as: UTF8.self) == Self.text)
   }
 
-  @Test("an answer to a call for a caller is returned as it came if it cannot be decoded")
+  @Test("an answer for a caller is returned unchanged if it cannot be decoded")
   func passedOn() throws {
     for (mustDecode, isThrown) in [(true, true), (false, false)] {
       let arrived = ArrivedAnswer(limit: 1 << 20, mustDecode: mustDecode)

@@ -91,7 +91,7 @@ struct HTTPTransportTests {
     #expect(kind(try await send(answer)) == .lost)
   }
 
-  @Test("A status below 100 is no answer, and ends no process", arguments: ["099", "000", "001"])
+  @Test("A status below 100 is not an answer, and ends no process", arguments: ["099", "000", "001"])
   func noStatus(code: String) async throws {
     #expect(kind(try await send("HTTP/1.1 \(code) x\r\n\r\n")) == .lost)
   }
@@ -101,7 +101,7 @@ struct HTTPTransportTests {
     head + "\r\n{", head + "Content-Length: 100\r\n\r\n{", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{",
   ]
 
-  @Test("An answer that is whole JSON counts, whatever its head says of its length", arguments: wrongEnds)
+  @Test("An answer that is complete JSON is accepted, whatever length its head states", arguments: wrongEnds)
   func wrongEnd(begun: String) async throws {
     for _ in 0..<20 { #expect(try await send(begun + "}").get().body == Data("{}".utf8)) }
     #expect(try await send(begun + "}", closes: false, deadline: .milliseconds(300)).get().body == Data("{}".utf8))
@@ -131,7 +131,7 @@ struct HTTPTransportTests {
     #expect(told.withLock { $0.count } == 2)
   }
 
-  @Test("Where nobody listens nothing was sent")
+  @Test("If no server listens, nothing was sent")
   func refused() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let url = try #require(URL(string: "http://127.0.0.1:1/token"))
@@ -147,7 +147,7 @@ struct HTTPTransportTests {
     await transport.close()
   }
 
-  @Test("A name that nobody has, and an answer that is no TLS, are told apart, in words without our own")
+  @Test("An unknown name and an answer that is not TLS differ, in texts without internal terms")
   func causes() async throws {
     let transport = HTTPTransport(userAgent: "test")
     var errors: [TransportError] = []

@@ -74,7 +74,7 @@ struct NameLookupTests {
     #expect(names.asked.filter { $0 == "slow.test" }.count == 1)
   }
 
-  @Test("Lookups are bounded; beyond that a name is looked for in the hosts file alone, without a wait")
+  @Test("Lookups are limited; above the limit only the hosts file is read, without a wait")
   func bounded() async throws {
     let names = ScriptedNames([:], hanging: "a.test", "b.test")
     defer { names.end() }
@@ -95,7 +95,7 @@ struct NameLookupTests {
     #expect(lookups.count == 2)
   }
 
-  @Test("Where no thread can be started, who asks learns that at once, and the next one tries again")
+  @Test("If no thread can be started, the caller is informed at once, and the next one tries again")
   func withoutThread() async {
     let failures = Mutex(2)
     let names = ScriptedNames(["a.test": ["192.0.2.1"]])

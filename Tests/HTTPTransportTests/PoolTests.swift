@@ -128,7 +128,7 @@ struct PoolTests {
   }
 
   @Test(
-    "The addresses of a name are tried in their order until one is there, which is then the first",
+    "The addresses of a name are tried in order until one answers, which is then the first",
     arguments: [["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]])
   func addresses(_ addresses: [String]) async throws {
     let names = NameLookups(["provider.test": addresses])
@@ -142,7 +142,7 @@ struct PoolTests {
     await transport.close()
   }
 
-  @Test("What may have been sent to one address is sent to no other")
+  @Test("A request that may have reached one address is sent to no other")
   func sentOnce() async throws {
     let server = HalfServer()
     try await server.with { url in
@@ -179,7 +179,7 @@ struct PoolTests {
   }
 
   @Test(
-    "What a connection fails with before it is made was not sent; the same from an open one may have been",
+    "A failure before the connection exists means not sent; after it, possibly sent",
     arguments: [EMFILE, ENOBUFS, ECONNREFUSED, ECONNRESET, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT])
   func phases(_ code: CInt) {
     for (isOpen, kind) in [(false, TransportError.Kind.notSent), (true, .lost)] {
@@ -188,7 +188,7 @@ struct PoolTests {
     }
   }
 
-  @Test("Where nobody is at any address, nothing was sent")
+  @Test("If no address answers, nothing was sent")
   func nowhere() async throws {
     let names = NameLookups(["provider.test": ["127.0.0.2", "127.0.0.3"]])
     let transport = HTTPTransport(userAgent: "test", deadline: .seconds(20), names: names)

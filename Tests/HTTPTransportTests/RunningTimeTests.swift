@@ -36,7 +36,7 @@ struct RunningTimeTests {
     #expect(try await passed(duration) == duration)
   }
 
-  @Test("A tick that comes late by less than a tick is no freeze")
+  @Test("A tick that is late by less than a tick is not a freeze")
   func slow() async throws {
     #expect(try await passed(.seconds(3), late: [.milliseconds(900), .zero]) == .seconds(3))
   }
@@ -54,7 +54,7 @@ struct RunningTimeTests {
     #expect(try await passed(.seconds(3), late: delays) == expected)
   }
 
-  @Test("Whoever is cancelled does not sleep on")
+  @Test("A cancelled caller does not sleep on")
   func cancelled() async throws {
     let sleep = Task { try await RunningTime().sleep(for: .seconds(3600)) }
     sleep.cancel()

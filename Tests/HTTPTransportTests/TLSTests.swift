@@ -80,7 +80,7 @@ private struct SecureServer {
   }
 }
 
-@Suite("Connections with certificates of their own")
+@Suite("Connections with separate certificates")
 struct TLSTests {
   private let certificates: Certificates
 
@@ -110,7 +110,7 @@ struct TLSTests {
     if case .failure(let error) = result { error } else { nil }
   }
 
-  @Test("An authority of one's own is trusted where it is named, and nowhere else")
+  @Test("A private authority is trusted only for its provider")
   func privateAuthority() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let named = try choice()
@@ -200,7 +200,7 @@ struct TLSTests {
     await transport.close()
   }
 
-  @Test("Certificates that cannot be used are said before anything is sent, and without a word of them")
+  @Test("Unusable certificates are reported before anything is sent, without their content")
   func unusable() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let url = try #require(URL(string: "https://127.0.0.1:1/token"))

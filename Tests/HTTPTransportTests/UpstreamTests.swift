@@ -148,7 +148,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("A kept connection that the server had closed costs a GET nothing, and is told of a POST")
+  @Test("A kept connection that the server had closed costs a GET nothing, and is reported for a POST")
   func closed() async throws {
     try await with { server, url, transport in
       _ = try await send("/once", at: url, by: transport)
@@ -161,7 +161,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("What is no answer, and what is cut off, fails; what ends with its connection is whole")
+  @Test("An invalid or truncated answer fails; one that ends with its connection is complete")
   func odd() async throws {
     try await with { server, url, transport in
       try await expect(Came(failure: .lost), from: "/none", at: url, by: transport)
@@ -172,7 +172,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("An answer that nobody asked for is no later request's")
+  @Test("An unrequested answer is not used for a later request")
   func unasked() async throws {
     try await with { _, url, transport in
       try await expect(Came(status: 200, body: "ok"), from: "/twice", at: url, by: transport)
@@ -180,7 +180,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("What is behind an answer is not the next one's, also where that was waiting for the connection")
+  @Test("Data after an answer are not used for the next one, even if that waited for the connection")
   func behind() async throws {
     try await with { server, url, transport in
       async let first = send("/twice", at: url, by: transport, size: 1)
@@ -192,7 +192,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("A server that ends each connection with its answer, and does not say so, gets no request over an ended one")
+  @Test("A server that closes each connection without announcing it gets no request on a closed one")
   func silent() async throws {
     try await with { server, url, transport in
       async let first = send("/silent", .POST, at: url, by: transport, size: 1)
@@ -203,7 +203,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("What nobody waits for any more keeps no place in the queue")
+  @Test("A request without a waiting caller keeps no slot in the queue")
   func cancelled() async throws {
     try await with { server, url, transport in
       let upstream = try #require(UpstreamServer(url, over: .pool("test", .forwarded, size: 1), tls: nil))
@@ -244,7 +244,7 @@ private final class Recorder: UpstreamReceiver {
     }
   }
 
-  @Test("Where nothing listens the request was not sent")
+  @Test("If no server listens the request was not sent")
   func refused() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let url = try #require(URL(string: "http://127.0.0.1:1"))

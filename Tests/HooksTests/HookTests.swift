@@ -42,7 +42,7 @@ import Testing
     #expect(event.type == .tokenFailed && event.message == "the provider says: [31m PATH=/evil \"quoted\"")
   }
 
-  @Test("what an event does not have is not in the environment")
+  @Test("members that an event lacks are not in the environment")
   func absent() {
     let variables = Occasion(Event(type: .configurationReloaded, at: 1)).environment(own: [:], pass: [])
     #expect(
@@ -62,7 +62,7 @@ import Testing
     #expect(Occasion(Event(type: .loginFailed, at: 1, message: String(repeating: "𝄞", count: 5000))).line.count <= 4096)
   }
 
-  @Test("arguments come through as they are: no shell sees them")
+  @Test("arguments are passed unchanged: no shell reads them")
   func literal() async throws {
     let folder = try Folder()
     let program = try folder.script("hook", "printf '%s\\n' \"$#\" \"$@\" > $here/out; touch $here/done")
@@ -93,7 +93,7 @@ import Testing
     #expect(hook.wants(event) == isWanted)
   }
 
-  @Test("300 events of a hook that hangs are bounded, and the oldest give way")
+  @Test("300 events of a hook that hangs are limited, and the oldest are dropped")
   func bounded() async throws {
     let folder = try Folder()
     let log = LoggedLines()

@@ -8,7 +8,7 @@ import Testing
 @testable import Hooks
 
 @Suite(.timeLimit(.minutes(2))) struct RunTests {
-  @Test("a program has three descriptors, default signals, a process group of its own, and stands in /")
+  @Test("a program has three descriptors, default signals, its own process group, and the folder /")
   func clean() async throws {
     let folder = try Folder()
     // Not close-on-exec: a descriptor that a library left open.
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test("what a program leaves behind in its group ends with it, and holds nothing up")
+  @Test("processes that a program leaves in its group end with it, and delay nothing")
   func leftBehind() async throws {
     let folder = try Folder()
     let program = try folder.script("hook", "sleep 600 & echo $! > $here/pid")
@@ -87,7 +87,7 @@ import Testing
     }
   }
 
-  @Test("an input longer than a pipe takes is written as it is read, and need not be read")
+  @Test("an input longer than a pipe is written as it is read, and need not be read")
   func longInput() async throws {
     let folder = try Folder()
     let input = String(repeating: "x", count: 1_000_000)

@@ -45,7 +45,7 @@ struct MainJobTests {
   }
 
   @Test(
-    "tokens are refreshed by themselves over several lifetimes, through kill -9 and a restart, without a new login",
+    "tokens are refreshed over several lifetimes, across kill -9 and a restart, without a new login",
     arguments: DemoServer.Rotation.allCases)
   func severalLifetimes(rotation: DemoServer.Rotation) async throws {
     let wish = Wish.shortLived {
@@ -126,7 +126,7 @@ struct MainJobTests {
     }
   }
 
-  @Test("a logout revokes at the provider, and the account is gone, also after a restart")
+  @Test("a logout revokes at the provider, and the account stays removed after a restart")
   func logout() async throws {
     try await Rig.with { rig in
       try await rig.login()

@@ -7,7 +7,7 @@ import Testing
 
 @Suite struct ForwardTests {
   @Test(
-    "The path names the account, and where it has one the host",
+    "The path names the account, and the host if it has one",
     arguments: [
       ("/forward/work/a/b?c", "work", nil, "/a/b?c"), ("/forward/work", "work", nil, "/"),
       ("/forward/work?x", "work", nil, "/?x"), ("/forward/me%40example.com/a", "me@example.com", nil, "/a"),
@@ -22,7 +22,8 @@ import Testing
   }
 
   @Test(
-    "What names no account is no target", arguments: ["/forward/", "/forward//x", "/forward/%zz/x", "/forward/a%2Fb/x"])
+    "A text without an account is not a target",
+    arguments: ["/forward/", "/forward//x", "/forward/%zz/x", "/forward/a%2Fb/x"])
   func noTargets(_ uri: String) { #expect(ForwardTarget(uri) == nil) }
 
   @Test(
@@ -68,7 +69,7 @@ import Testing
     #expect(found["WWW-Authenticate"] == [challenge])
   }
 
-  @Test("A token is covered wherever it is cut, and what comes behind it is whole", arguments: [1, 2, 3, 5, 7, 11, 64])
+  @Test("A token is hidden at every cut, and the data after it are complete", arguments: [1, 2, 3, 5, 7, 11, 64])
   func filter(size: Int) {
     let secret = "tok/en+0123456789"
     let text =
@@ -88,7 +89,7 @@ import Testing
     #expect(result.utf8.count == text.utf8.count)
   }
 
-  @Test("What cannot be the beginning of a token is not held back")
+  @Test("Data that cannot begin a token are not held back")
   func prompt() {
     var filter = TokenFilter(["eyJhbGciOi"])
     #expect(filter.pass(ByteBuffer(string: "data: one\n\n")).map { String(buffer: $0) } == "data: one\n\n")

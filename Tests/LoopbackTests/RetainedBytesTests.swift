@@ -29,7 +29,7 @@ import Testing
     #expect(bytes.used == 4200 && kept.rewind())
   }
 
-  @Test("a body that is longer than a mebibyte gives back what was kept of it") func long() {
+  @Test("a body longer than a mebibyte frees the kept copy") func long() {
     let bytes = RetainedBytes()
     let source = HTTPRequestBody(length: nil) {}
     let body = RetainedBody(source, bytes, share)
@@ -39,7 +39,7 @@ import Testing
     #expect(bytes.used == 0 && body.isTooLong)
   }
 
-  @Test("a request that is dropped gives back what was kept") func dropped() {
+  @Test("a dropped request frees the kept copy") func dropped() {
     let bytes = RetainedBytes()
     do {
       let source = HTTPRequestBody(length: nil) {}

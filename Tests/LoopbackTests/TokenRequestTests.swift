@@ -31,7 +31,7 @@ import Testing
     #expect(try outcome(form, authorization).get() == TokenRequest(handle: handle))
   }
 
-  @Test("Scopes and the resource are what the client says")
+  @Test("Scopes and the resource are the client's")
   func wishes() throws {
     let request = try outcome("grant_type=client_credentials&client_id=w&scope=a+b&resource=https%3A%2F%2Fx").get()
     #expect(request == TokenRequest(handle: "w", scopes: ["a", "b"], resource: "https://x"))
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(
-    "What is no request is refused by the codes of RFC 6749",
+    "An invalid request is refused with the codes of RFC 6749",
     arguments: [
       ("", .invalidRequest), ("grant_type=", .invalidRequest),
       ("grant_type=password&username=u", .unsupportedGrantType),
@@ -73,7 +73,7 @@ import Testing
     #expect(TokenRefusal(.invalidRequest, "say \"a\\b\" – ü").safeDescription == "say 'a/b'       ")
   }
 
-  @Test("A token is told as RFC 6749 has it, for five minutes at most")
+  @Test("A token is returned as in RFC 6749, for at most five minutes")
   func replies() throws {
     var token = TokenGet.Result(
       access_token: "t\"k", token_type: "bearer", expires_at: 1, expires_in: 3600, scope: ["a", "b"], account: "w",

@@ -77,7 +77,7 @@ import Testing
     }
   }
 
-  @Test("a request without a Host is HTTP/1.0's alone")
+  @Test("a request without a Host is valid only in HTTP/1.0")
   func withoutHost() async throws {
     try await listening { port in
       let answer1 = try await send("GET /metrics HTTP/1.0\r\n\r\n", to: port)
@@ -87,7 +87,7 @@ import Testing
     }
   }
 
-  @Test("connections that are silent give way to one that asks")
+  @Test("silent connections are evicted for a request")
   func crowded() async throws {
     try await listening(limits: { $0.connectionsPerHolder = 2 }) { port in
       _ = [try await connect(to: port), try await connect(to: port)]
@@ -97,7 +97,7 @@ import Testing
     }
   }
 
-  @Test("a Unix socket is for the user and the group, takes over what a crash left, and goes with the listener")
+  @Test("a Unix socket is for the user and the group, replaces one left by a crash, and is removed with the listener")
   func unixSocket() async throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "m-\(UInt32.random(in: 0 ... .max))")
       .path(percentEncoded: false)
@@ -143,7 +143,7 @@ import Testing
     }
   }
 
-  @Test("a file that is no socket is left alone, and a port that is taken is said to be")
+  @Test("a file that is not a socket is kept, and a taken port is reported")
   func cannotBeHad() async throws {
     try await listening { port in
       let error = await #expect(throws: HTTPServerError.self) {
@@ -163,7 +163,7 @@ import Testing
   }
 
   @Test(
-    "what is written in the configuration is an address of this machine or none",
+    "a configured value is an address of this machine, or refused",
     arguments: [
       ("127.0.0.1:9464", .success(.loopback(host: "127.0.0.1", port: 9464))),
       ("[::1]:9464", .success(.loopback(host: "::1", port: 9464))),

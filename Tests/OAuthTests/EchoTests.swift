@@ -3,7 +3,7 @@ import Testing
 
 @testable import OAuth
 
-@Suite("A server that repeats what it was sent")
+@Suite("A server that repeats the request")
 struct EchoTests {
   static let endpoint = URL(string: "https://id.example/token")!
 
@@ -78,7 +78,7 @@ struct EchoTests {
     #expect(answer("no at-12345", to: bearer, status: 401) == "no (redacted)")
   }
 
-  @Test("So do cookies, and what is within the objects of a body")
+  @Test("Cookies too, and members within the objects of a body")
   func cookies() {
     let request = request("", headers: [.init("Cookie", "short=1; session=session-1234; last=cookie-1234")])
     #expect(answer("no session-1234, no cookie-1234, 1", to: request) == "no (redacted), no (redacted), 1")
@@ -87,14 +87,14 @@ struct EchoTests {
     #expect(answer("state-key-1 of Atlantis-1", to: nested) == "(redacted) of Atlantis-1")
   }
 
-  @Test("What a caller sends to a resource is its own, but for the credentials that the broker added")
+  @Test("A caller's headers to a resource are unchanged, except for the broker's credentials")
   func resources() {
     let request = request(
       #"{"code":"chosen-code"}"#, headers: [.init("Authorization", "Bearer token-1234")], purpose: .resource)
     #expect(answer("chosen-code is taken, token-1234", to: request) == "chosen-code is taken, (redacted)")
   }
 
-  @Test("What has tokens, and what is not secret, is left as it is")
+  @Test("Texts with tokens are redacted, and texts without secrets are unchanged")
   func untouched() {
     let same = "{\"access_token\":\"a\",\"refresh_token\":\"refresh-1\"}"
     #expect(answer(same, to: request("refresh_token=refresh-1"), status: 200) == same)

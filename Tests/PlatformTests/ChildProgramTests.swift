@@ -31,7 +31,7 @@ import Testing
     #expect(try printed("for n in 0 1 2 3 4 5 6 7 8 9; do [ ! -e /proc/$$/fd/$n ] || echo $n; done") == "0\n1\n2\n")
   }
 
-  @Test("each descriptor is in its place, also where another's place was its number") func crossed() throws {
+  @Test("each descriptor has its number, even if another had it before") func crossed() throws {
     let folder = "/tmp/crossed-\(getpid())"
     mkdir(folder, 0o700)
     defer { for name in ["one", "two", ""] { remove("\(folder)/\(name)") } }
@@ -55,7 +55,7 @@ import Testing
     #expect(String(decoding: pipe.kept, as: UTF8.self) == "twoone")
   }
 
-  @Test("it leads a group or a session of its own") func groups() throws {
+  @Test("it leads its own group or session") func groups() throws {
     // pid, group and session: the fields 1, 5 and 6 of proc_pid_stat(5).
     let script = "read -r pid name state parent group session rest </proc/$$/stat; echo $pid $group $session"
     let inGroup = try printed(script).split(whereSeparator: \.isWhitespace)
@@ -76,7 +76,7 @@ import Testing
     #expect(Environment.list(["b": "2", "a": "1=1"]) == ["a=1=1", "b=2"])
   }
 
-  @Test("a thread of its own runs, with the stack that it was given") func threads() async {
+  @Test("a separate thread runs with the given stack") func threads() async {
     await withCheckedContinuation { waiter in
       #expect(OwnThread.start("test", stack: 256 << 10) { waiter.resume() } == 0)
     }

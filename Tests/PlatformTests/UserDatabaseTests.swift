@@ -11,7 +11,7 @@ import Testing
     #expect(UserDatabase.group(named: "root") == 0)
   }
 
-  @Test("Names that nobody has are nobody's") func absent() {
+  @Test("Unknown names have no user") func absent() {
     #expect(UserDatabase.user(named: "no such user") == nil && UserDatabase.group(named: "no such group") == nil)
   }
 
@@ -30,7 +30,7 @@ import Testing
     #expect(sizes.first == UserDatabase.firstBuffer && sizes.allSatisfy { $0 <= UserDatabase.largestBuffer })
   }
 
-  @Test("A signal in between is no answer; an error is, and so are too many signals", arguments: [1, 1000])
+  @Test("A signal is not an answer; an error is, and so are too many signals", arguments: [1, 1000])
   func interrupted(_ times: Int) {
     var calls = 0
     let found = UserDatabase.entry(

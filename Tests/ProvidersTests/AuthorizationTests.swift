@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(
-    "What the request says itself cannot be said by the settings or a caller",
+    "Settings or a caller cannot set the request's own parameters",
     arguments: ["state", "nonce", "redirect_uri", "client_id", "response_type", "scope", "code_challenge", "prompt"])
   func duplicates(name: String) {
     let bySettings = provider {
@@ -99,7 +99,7 @@ import Testing
     #expect(query(try place(provider { $0.prompt = "login" }, offline, metadata: listed).url)["prompt"] == "login")
   }
 
-  @Test("A provider that demands pushed requests is refused where the settings forbid them, in words that say so")
+  @Test("A provider that requires pushed requests is refused if the settings forbid them, with that reason")
   func pushedRequired() {
     var demanding = metadata
     demanding.requirePushedAuthorizationRequests = true
@@ -130,7 +130,7 @@ import Testing
     #expect(alone.jwksURI == nil)
   }
 
-  @Test("A missing or unusable endpoint is misconfigured where it is used, and stops nothing else")
+  @Test("A missing or unusable endpoint is misconfigured at its use, and stops nothing else")
   func endpoints() throws {
     let insecure = answer(
       #"{"issuer":"\#(issuerText)","authorization_endpoint":"http://login.example.com/authorize"}"#)
@@ -166,7 +166,7 @@ import Testing
     #expect(script.sent.isEmpty == (meaning != "none"))
   }
 
-  @Test("Metadata are fetched where the settings say, and not at all where endpoints are configured alone")
+  @Test("Metadata are fetched from the configured URL, and not at all if only endpoints are configured")
   func discovery() {
     #expect(provider().discovery()?.url.absoluteString == issuerText + "/.well-known/openid-configuration")
     let rfc8414 = provider { $0.discovery = .oauth }

@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(
-    "Only a permanent code ends a grant; what is wrong with us stops the provider; a refused request is no outage",
+    "Only a permanent code ends a grant; our own fault stops the provider; a refused request is not an outage",
     arguments: [
       Answered(error("invalid_grant"), "ended refused"), Answered(error("invalid_grant", 401), "ended refused"),
       Answered(error("invalid_grant", 500), "unclear"), Answered(error("invalid_grant", 503), "unclear"),
@@ -99,7 +99,7 @@ import Testing
     #expect(script.asked.isEmpty)
   }
 
-  @Test("The provider's words and its wish to wait are kept")
+  @Test("The provider's message and its requested delay are kept")
   func details() {
     let body = #"{"error":"invalid_grant","error_description":"Token has been expired or revoked."}"#
     var script = Script(answer(body, status: 400))
@@ -133,7 +133,7 @@ import Testing
   }
 
   @Test(
-    "Metadata of another issuer or at another address need an admin; what is refused or out of order passes",
+    "Metadata of another issuer or URL need an administrator; refusals and outages pass",
     arguments: [
       (answer(#"{"issuer":"https://login.example.com/"}"#), "misconfigured"),
       (answer("", status: 301), "misconfigured"), (answer("", status: 404), "request refused"),

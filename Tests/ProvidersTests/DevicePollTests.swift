@@ -4,7 +4,7 @@ import Testing
 
 @testable import Providers
 
-@Suite("What a poll for a login on another device brings")
+@Suite("The results of a poll for a login on another device")
 struct DevicePollTests {
   private func poll(_ script: inout Script) -> Result<DeviceAnswer, ProviderFailure> {
     let device = DeviceLogin(
@@ -36,7 +36,7 @@ struct DevicePollTests {
     }
   }
 
-  @Test("an ID token is checked as ever, and none is no failure: then nobody says who signed in")
+  @Test("an ID token is checked as always, and a missing one is not a failure: the user is unknown then")
   func idToken() throws {
     var wrong = Script(answer(tokenBody(idToken: key.idToken(["nonce": nil, "aud": "\"another\""]))))
     #expect(failure(poll(&wrong)) != nil)

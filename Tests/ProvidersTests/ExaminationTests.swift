@@ -38,7 +38,7 @@ import Testing
     }
   }
 
-  @Test("Where all is right, all is ok, and the metadata are those in force") func allIsWell() {
+  @Test("Without faults all checks pass, and the metadata are the active ones") func allIsWell() {
     let examination = provider().examine(answer(Self.document()))
     #expect(examination.findings.map { kind($0.result) } == Array(repeating: "ok", count: 7))
     #expect(examination.metadata?.tokenEndpoint?.absoluteString == issuerText + "/token")
@@ -60,7 +60,7 @@ import Testing
     (answer(document(["issuer": "\"\(issuerText)/\""])), "ok", "failed", "the provider says \(issuerText)/"),
   ]
 
-  @Test("What is no metadata, or another's, is told apart, and each says what to do", arguments: answers.indices)
+  @Test("Invalid metadata and metadata of another issuer differ, each with its next step", arguments: answers.indices)
   func discovery(_ index: Int) throws {
     let (response, discovery, issuer, words) = Self.answers[index]
     let examination = provider().examine(response)
@@ -157,7 +157,7 @@ import Testing
     #expect(found.metadata != nil)
   }
 
-  @Test("Keys are good where one of them can verify what the settings allow") func keys() {
+  @Test("Keys pass if one of them can verify a permitted algorithm") func keys() {
     func result(_ algorithms: [String], _ keys: JWKSet) -> String {
       kind(provider { $0.idToken.algorithms = algorithms }.examine(keys, metadata: metadata).result)
     }

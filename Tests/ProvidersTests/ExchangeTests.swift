@@ -13,7 +13,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
   }
 
   @Test(
-    "A code is exchanged with its verifier and the redirect URI of the request, and a sound ID token names the person")
+    "A code is exchanged with its verifier and its redirect URI, and a valid ID token names the user")
   func right() throws {
     let compact = key.idToken(["email": #""alice@example.com""#, "preferred_username": #""al""#])
     var script = Script(answer(tokenBody(idToken: compact)))
@@ -33,7 +33,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
   }
 
   @Test(
-    "A login without a sound ID token is no login",
+    "A login without a valid ID token fails",
     arguments: [
       ["nonce": "\"another\""], ["nonce": nil], ["aud": "\"another\""], ["iss": "\"https://evil.example\""],
       ["exp": "\(start.seconds - 60)"], ["iat": "\(start.seconds + 3600)"], ["sub": nil], ["exp": nil],
@@ -56,7 +56,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     }
   }
 
-  @Test("Where max_age was asked for, the ID token must say when the person signed in")
+  @Test("With max_age the ID token must have the time of the sign-in")
   func maxAge() {
     let cases: [([String: String?], String)] = [
       ([:], "invalid"), (["auth_time": "\(start.seconds - 30)"], "taken"),
@@ -68,7 +68,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     }
   }
 
-  @Test("An unknown key is asked for exactly once more, and the login fails where it stays unknown")
+  @Test("An unknown key is fetched exactly once more, and the login fails if it stays unknown")
   func unknownKey() {
     let body = tokenBody(idToken: newKey.idToken())
     var rotated = Script(answer(body), keys: [.success(keySet(key)), .success(keySet(key, newKey))])
@@ -126,7 +126,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
       .flatMap(\.issued)
   }
 
-  @Test("A refreshed ID token may be absent, may lack the nonce, and is taken where it is of the same person")
+  @Test("A refreshed ID token may be absent, may lack the nonce, and is accepted for the same user")
   func fine() throws {
     var absent = Script(answer(tokenBody()))
     let bare = try refresh(&absent).get()
@@ -142,7 +142,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     }
   }
 
-  @Test("An ID token of another person ends the grant, before any key is asked for")
+  @Test("An ID token of another user ends the grant, before any key is fetched")
   func otherPerson() {
     var script = Script(answer(tokenBody(idToken: key.idToken(["sub": "\"bob\""]))))
     #expect(name(refresh(&script)) == "ended identity_changed")
@@ -188,7 +188,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     #expect(script.asked == [nil, ""])
   }
 
-  @Test("A refresh sends what the settings add, where they say, with the client's one authentication")
+  @Test("A refresh sends the configured parameters at their place, with the client's one authentication")
   func request() {
     let provider = provider {
       $0.client = .basic(secret: Secret("pass word"), encoding: .form)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Providers
 
-@Suite("VMS and Zephr, whatever the server says")
+@Suite("VMS and Zephr, for every answer of the server")
 struct SystemNoiseTests {
   /// Repeatable noise (SplitMix64).
   struct Noise: RandomNumberGenerator {
@@ -115,7 +115,7 @@ struct SystemNoiseTests {
     }
   }
 
-  @Test("Every conversation ends, and what it comes to can be used and shown", arguments: 0..<8)
+  @Test("Every conversation ends, and its result can be used and shown", arguments: 0..<8)
   func noise(seed: Int) {
     var noise = Noise(state: UInt64(seed) &* 7919 &+ 1)
     let (cameras, news) = (vms { $0.replacing = noise.pick([nil, .oldest, .offline]) }, zephr())

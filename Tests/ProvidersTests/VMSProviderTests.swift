@@ -5,7 +5,7 @@ import Testing
 
 @testable import Providers
 
-@Suite("VMS, row by row: before and until somebody has signed in")
+@Suite("VMS, row by row: before and until the sign-in")
 struct VMSProviderTests {
   static let basic = answer(
     #"{"is_captcha_available":false,"is_external_auth_enabled":true,"available_locales":["en"]}"#)
@@ -39,7 +39,7 @@ struct VMSProviderTests {
     #expect(talk.lines == ["GET /api/v1/static/basic", "GET /api/v1/external/auth/url"])
   }
 
-  @Test("is it available: where it says no, nothing more is asked, and the error says so")
+  @Test("is it available: after a no, no further request is sent, and the error reports it")
   func externalLoginIsOff() {
     let (result, talk) = Self.authorization(vms(), loginRequest(), answer(#"{"is_external_auth_enabled":false}"#))
     #expect(result.failure == .unsupported(message: "external login is disabled on this server"))
@@ -47,7 +47,7 @@ struct VMSProviderTests {
   }
 
   @Test(
-    "is it available: nothing but true says so",
+    "is it available: only true permits it",
     arguments: [
       "{}", #"{"is_external_auth_enabled":null}"#, #"{"is_external_auth_enabled":0}"#,
       #"{"is_external_auth_enabled":1}"#, #"{"is_external_auth_enabled":"true"}"#,
@@ -84,7 +84,7 @@ struct VMSProviderTests {
     #expect(result.failure.map(name) == "misconfigured")
   }
 
-  @Test("external URL: what the client cannot give is left out, and said")
+  @Test("external URL: parameters that the client lacks are omitted and listed")
   func warnings() throws {
     var request = loginRequest()
     request.scopes = ["mail"]
@@ -116,7 +116,7 @@ struct VMSProviderTests {
     #expect(login.sent[0].header("X-Client") == "grantd")
   }
 
-  @Test("headers: a device's name is a UUID, whatever it is made of", arguments: ["AAECAwQFBgcICQoLDA0ODw", "x", ""])
+  @Test("headers: a device's name is a UUID for every source", arguments: ["AAECAwQFBgcICQoLDA0ODw", "x", ""])
   func device(random: String) {
     let device = VMSProvider.device(from: random)
     #expect(UUID(uuidString: device)?.uuidString.lowercased() == device)
@@ -143,7 +143,7 @@ struct VMSProviderTests {
     #expect(vms().authorizationTraits.correlation == .singleLogin)
   }
 
-  @Test("callback: the code goes on to the exchange")
+  @Test("callback: the code is sent to the exchange")
   func code() throws {
     var talk = Conversation()
     let step = vms().answer(
@@ -159,7 +159,7 @@ struct VMSProviderTests {
 
   // MARK: Login
 
-  @Test("login: the code alone is sent, and the account's credentials come back, with the user as the identity")
+  @Test("login: only the code is sent, and the account's credentials return, with the user as the identity")
   func login() throws {
     let (result, talk) = Self.exchange(vms(), Self.signedIn)
     #expect(talk.lines == [#"POST /api/v1/external/auth/callback {"code":"code-1"}"#])
@@ -177,7 +177,7 @@ struct VMSProviderTests {
   }
 
   @Test(
-    "login: absent keys are left out, and the user's id is text whatever it is on the wire",
+    "login: absent keys are omitted, and the user's id is text for each form on the wire",
     arguments: [
       (#"{"user":{"id":"u-1"},"access_token":"t"}"#, "u-1"),
       (#"{"user":{"id":12345678901234567890,"token":"t"}}"#, "12345678901234567890"),
@@ -191,7 +191,7 @@ struct VMSProviderTests {
   }
 
   @Test(
-    "login: an answer that names nobody, or has no token, is no login",
+    "login: an answer without a user or a token is not a login",
     arguments: [
       ("{\(user)}".replacing(#","token":"user-token""#, with: ""), "invalid"),
       (#"{"user":{},"access_token":"t"}"#, "invalid"), (#"{"access_token":"t"}"#, "invalid"), ("[]", "unclear"),

@@ -26,7 +26,7 @@ struct VMSSessionTests {
     return (result, talk)
   }
 
-  @Test("session limit: the login waits with the sessions, and with the key in place of the code")
+  @Test("session limit: the login waits with the sessions, and with the key instead of the code")
   func action() throws {
     let (result, talk) = Self.exchange(vms(), Self.limit())
     let (action, memory) = try #require(result.action)
@@ -47,12 +47,12 @@ struct VMSSessionTests {
   }
 
   @Test(
-    "session limit: where no session is named nobody could choose, and the login ends", arguments: ["[]", "{}", "no"])
+    "session limit: without a session there is no choice, and the login ends", arguments: ["[]", "{}", "no"])
   func nothingToChoose(body: String) {
     #expect(Self.exchange(vms(), answer(body, status: 419)).0.failure.map(name) == "denied")
   }
 
-  @Test("session limit: with a key, and no session named, the login waits and can go on by the key")
+  @Test("session limit: with a key but no session, the login waits and can continue with the key")
   func keyAlone() throws {
     let (result, _) = Self.exchange(vms(), answer(#"{"sessions_limit":2,"sessions":[],"key":"k"}"#, status: 419))
     let (action, memory) = try #require(result.action)
@@ -65,7 +65,7 @@ struct VMSSessionTests {
     #expect(try #require(result.action).memory["code"] == "code-1")
   }
 
-  @Test("replace: the key comes before the code, and the session's id is sent as it came")
+  @Test("replace: the key precedes the code, and the session's id is sent unchanged")
   func replace() {
     let cases: [(memory: [String: String], sent: String)] = [
       (["key": "key-1", "session_numbers": "true"], #"{"key":"key-1","session_id":101}"#),
@@ -93,7 +93,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("replace: what is refused can be mended, and an outage passes")
+  @Test("replace: a refusal can be corrected, and an outage passes")
   func refused() {
     for (status, failure) in [(422, "rejected"), (503, "try later"), (401, "denied")] {
       var talk = Conversation(answer(#"{"errors":{"session_id":["is gone"]}}"#, status: status))
@@ -109,7 +109,7 @@ struct VMSSessionTests {
     + #"{"id":3,"online":true,"is_current":true,"last":"2025-01-01T10:00:00Z"},{"id":4,"online":false}"#
 
   @Test(
-    "session limit: by itself it replaces nothing, and with replace_session what that says",
+    "session limit: it replaces nothing automatically, except with replace_session",
     arguments: [
       (nil, list, nil), (VMSSettings.Replacing.oldest, list, "1"), (.offline, list, "2"),
       (.offline, #"{"id":4,"online":false}"#, "4"), (.offline, #"{"id":1,"online":true,"last":"1"}"#, nil),
@@ -128,7 +128,7 @@ struct VMSSessionTests {
         })
   }
 
-  @Test("session limit: replace_session ends, whatever the server says")
+  @Test("session limit: replace_session ends with every answer of the server")
   func bounded() {
     let sessions = (1...9).map { "{\"id\":\($0),\"online\":false,\"last\":\($0)}" }.joined(separator: ",")
     var talk = Conversation((0..<4).map { _ in .success(Self.limit(sessions)) })
@@ -191,7 +191,7 @@ struct VMSSessionTests {
     #expect(talk.run(step).failure.map(name) == failure)
   }
 
-  @Test("headers: an authorised call has them as well, but for those that the caller sets")
+  @Test("headers: an authorised call has them as well, except headers of the caller")
   func authorised() {
     var request = HTTPRequest(
       purpose: .resource, method: "GET", url: URL(string: "https://vms.example.com/api/v1/user")!,
@@ -204,7 +204,7 @@ struct VMSSessionTests {
     #expect(vms().apiTraits.origins == ["https://vms.example.com:443"])
   }
 
-  @Test("logout: the device's uuid, by the token; whatever the answer, it is clear what became of it")
+  @Test("logout: the device's uuid, by the token; each answer has a clear result")
   func logout() throws {
     let provider = vms()
     let context = provider.revocationContext(of: Self.grant, reach: nil)
@@ -224,7 +224,7 @@ struct VMSSessionTests {
   // MARK: What a check says
 
   @Test(
-    "what a check says is true of it",
+    "each statement of a check is true",
     arguments: [
       (VMSProviderTests.basic, "ok", "external login is on"),
       (answer(#"{"is_external_auth_enabled":false}"#), "failed", "external login is disabled on this server"),

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Providers
 
-@Suite("Zephr, row by row: until somebody has signed in")
+@Suite("Zephr, row by row: until the sign-in")
 struct ZephrProviderTests {
   static let redirect = "news://auth"
 
@@ -62,7 +62,7 @@ struct ZephrProviderTests {
   }
 
   @Test(
-    "start(provider): the identity provider is the login's, else the standard, else the only one; nothing else is asked",
+    "start(provider): the identity provider is the login's, else the default, else the only one; no further request",
     arguments: [
       ("apple", nil, [], "apple"), (nil, "google", [], "google"), (nil, nil, ["facebook"], "facebook"),
       ("apple", "google", ["google", "apple"], "apple"), (nil, nil, [], nil), (nil, nil, ["a", "b"], nil),
@@ -94,7 +94,7 @@ struct ZephrProviderTests {
   static let success = "action=login&status=success&tracking_id=t-2&session_id=session-1"
   static let profile = answer(#"{"user_id":"u-1","email_address":"a@example.com","name":"Alice"}"#)
 
-  @Test("success: the session, once the profile says that the server knows it, and whose it is")
+  @Test("success: the session after the profile confirmed it, and its user")
   func success() throws {
     let (result, talk) = Self.callBack(Self.success, ["cookies": "blaize_session=nobody; tracking=t-1"], Self.profile)
     let issued = try #require(result.answer?.issued)
@@ -127,7 +127,7 @@ struct ZephrProviderTests {
     #expect(Self.callBack(Self.success, [:], answer("<html>")).0.failure.map(name) == "unclear")
   }
 
-  @Test("CSRF: a profile that names nobody does not take over an account that is somebody's")
+  @Test("CSRF: a profile without a user does not take over an account of a user")
   func nobody() {
     let known = ["subject": "u-1"]
     #expect(Self.callBack(Self.success, known, answer("{}")).0.error?.leavesLoginPending == true)
@@ -172,7 +172,7 @@ struct ZephrProviderTests {
     #expect(error == .unusable("unknown auth response status “\(status)”"))
   }
 
-  @Test("CSRF: the callback names no login, unless each has a redirect URI of its own")
+  @Test("CSRF: the callback names no login, unless each has its own redirect URI")
   func claims() {
     func claim(_ address: String, _ redirect: String = Self.redirect, nonce: Bool = false) -> CallbackClaim {
       zephr { $0.redirectsWithNonce = nonce }

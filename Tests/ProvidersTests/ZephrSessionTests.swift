@@ -75,7 +75,7 @@ struct ZephrSessionTests {
   }
 
   @Test(
-    "register: no session is no login; one that the server then refuses neither; an outage in between is passed over")
+    "register: no session is not a login; one that the server then refuses neither; an outage in between is skipped")
   func afterwards() {
     for headers in [[], ["other=1"], ["blaize_session="], ["blaize_session=a b"]] {
       #expect(Self.register([.success(Self.registered(headers))]).0.failure.map(name) == "invalid")
@@ -91,7 +91,7 @@ struct ZephrSessionTests {
   }
 
   @Test(
-    "register errors: the person can mend them, by the statuses of the settings",
+    "register errors: the user can correct them, by the configured statuses",
     arguments: [
       (409, "user_exists"), (403, "email_domain_blocked"), (400, "bad_request"), (422, "bad_request"),
     ])
@@ -107,7 +107,7 @@ struct ZephrSessionTests {
     #expect(talk.sent.count == 1)
   }
 
-  @Test("register errors: other statuses, where the settings say so, and every other answer ends")
+  @Test("register errors: other statuses, if configured, and every other answer end it")
   func otherErrors() {
     let provider = zephr {
       $0.userExistsStatus = 412
@@ -193,7 +193,7 @@ struct ZephrSessionTests {
   }
 
   @Test(
-    "what a check says is true of it",
+    "each statement of a check is true",
     arguments: [
       (401, "ok"), (200, "ok"), (404, "failed"), (302, "failed"), (503, "failed"),
     ])

@@ -30,7 +30,7 @@ struct BackupFileTests {
     0, 1, BackupFile.chunkLength - 1, BackupFile.chunkLength, BackupFile.chunkLength + 1, 3 * BackupFile.chunkLength,
   ]
 
-  @Test("opens with what it was made with, whatever its length", arguments: lengths)
+  @Test("opens with its passphrase of any length", arguments: lengths)
   func opens(length: Int) throws {
     let body = Data((0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31) })
     for secret in [Self.passphrase, Self.key] {

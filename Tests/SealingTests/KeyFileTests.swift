@@ -44,7 +44,7 @@ struct KeyFileTests {
     #expect(try folder.keyFiles() == ["grantd.key"])
   }
 
-  @Test("is not made anew where something is sealed under the key that it had")
+  @Test("is not made again if data are sealed under the old key")
   func notMadeAnew() throws {
     #expect(
       refusal(sealed: "the database in /x")
@@ -97,7 +97,7 @@ struct KeyFileTests {
 
   // MARK: Rotation
 
-  @Test("has the next key beside it until that is installed, which overwrites the old one but no copy of it")
+  @Test("has the next key next to it until that is installed, which overwrites the old one but not copies")
   func rotates() throws {
     let old = try made()
     let first = try #require(FileHandle(forReadingAtPath: file.path))
@@ -133,7 +133,7 @@ struct KeyFileTests {
     }
   }
 
-  @Test("takes what an earlier rotation left only if it is the key in use")
+  @Test("takes the file of an earlier rotation only if it has the active key")
   func leftOver() throws {
     let old = try made()
     #expect(try file.finishRotation(to: old) == false)
@@ -163,7 +163,7 @@ struct KeyFileTests {
     #expect(try file.load()?.exposedText == key.exposedText)
   }
 
-  @Test("with another key in it leaves the one in use beside it, and removes none")
+  @Test("with another key in it keeps the active one next to it, and removes none")
   func keptBeside() throws {
     let key = try made()
     try folder.write(Data("\(Sample.key.exposedText)\n".utf8), to: file.path)

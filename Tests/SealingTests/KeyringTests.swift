@@ -29,7 +29,7 @@ struct KeyringTests {
     #expect(found(note, Keyring(Sample.key)) == "key")
   }
 
-  @Test("the note says which key it is, also where that is a previous one, or none")
+  @Test("the note names the key, even a previous one, or none")
   func finds() throws {
     let old = Sample.key(String(repeating: "ab12", count: 16), source: "old")
     let keyring = Keyring(Sample.key, previous: [old])
@@ -61,7 +61,7 @@ struct KeyringTests {
     #expect(keyring.settle(under).notices == [.resealed(under: "test", from: "cd34"), .unneeded(source: "ab12")])
   }
 
-  @Test("a rotation that ended before the store was sealed anew is taken back")
+  @Test("a rotation that ended before the store was sealed again is undone")
   func takenBack() throws {
     let old = try fileKey()
     _ = try folder.key.makeNext()
@@ -75,7 +75,7 @@ struct KeyringTests {
     #expect(try Keyring(fileKey()).find(note(under: old)).isKey)
   }
 
-  @Test("a rotation that ended after the store was sealed anew is finished")
+  @Test("a rotation that ended after the store was sealed again is finished")
   func finished() throws {
     _ = try fileKey()
     let new = try folder.key.makeNext()
@@ -90,7 +90,7 @@ struct KeyringTests {
     #expect(try Keyring(fileKey()).find(note(under: new)).isKey)
   }
 
-  @Test("what a rotation left of a key that is a previous one by now is found too")
+  @Test("the file of a rotation with a key that is a previous one now is found too")
   func previousNext() throws {
     _ = try fileKey()
     let new = try folder.key.makeNext()

@@ -62,7 +62,7 @@ struct SealerTests {
     }
   }
 
-  @Test("under another key says so")
+  @Test("under another key reports it")
   func otherKey() throws {
     #expect(throws: Sealer.Failure.otherKey) {
       try Sample.otherKey.sealer.open(Self.seal(), at: Self.place, column: "refresh_token")

@@ -87,7 +87,7 @@ struct RouteMessageTests {
     }
   }
 
-  @Test("are news where something appears, and not where they repeat it")
+  @Test("are reported at an appearance, and not at a repetition")
   func news() {
     var view = NetworkView()
     func heard(_ message: RouteMessage) -> Bool { view.heard(message) }

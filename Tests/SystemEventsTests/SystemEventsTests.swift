@@ -23,7 +23,7 @@ struct SystemEventsTests {
     #expect(try count("/proc/self/fd") < before + 25)
   }
 
-  @Test("end when nobody has them any more")
+  @Test("end without a reader")
   func letGo() async {
     var system: SystemEvents? = SystemEvents(reading: { Self.still })
     let events = system?.events
@@ -51,7 +51,7 @@ struct SystemEventsTests {
   }
 
   @Test(
-    "tell of a link, an address and a default route that appear, and not of what goes or stays",
+    "report new links, addresses and default routes, and not existing or removed ones",
     .enabled(if: prefix != nil, "a network of its own, and ip with veth links, are not to be had here"))
   func network() throws {
     let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

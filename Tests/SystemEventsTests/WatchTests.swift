@@ -37,7 +37,7 @@ struct WatchTests {
     #expect(look(sawNetwork: false, at: sample).isEmpty)
   }
 
-  @Test("of the clocks are not what a slewed clock gains over hours")
+  @Test("of the clocks exclude the drift of a slewed clock over hours")
   func slewed() {
     var watch = Watch(at: start)
     func look(sawNetwork: Bool, at sample: ClockSample) -> [SystemEvent] {

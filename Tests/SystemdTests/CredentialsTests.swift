@@ -31,7 +31,7 @@ import Testing
     #expect(throws: Credentials.Failure.invalidName(name)) { try Credentials(directory: "/etc").read(name) }
   }
 
-  @Test("What is not a file cannot be read")
+  @Test("A path that is not a file cannot be read")
   func notAFile() {
     #expect(throws: Credentials.Failure.unreadable("etc", EISDIR)) { try Credentials(directory: "/").read("etc") }
   }

@@ -53,7 +53,7 @@ import Testing
     #expect(lines.all == ["2023-11-14T22:13:20.042Z info     \(expected)\n"])
   }
 
-  @Test("A reader that stands still delays nobody; lines beyond the bound are dropped, and counted in the next one")
+  @Test("A stopped reader delays no caller; lines above the limit are dropped, and counted in the next one")
   func queue() {
     let (queue, written, gate) = (LogQueue(), Sent<UInt64>(), DispatchSemaphore(value: 0))
     // On a busy machine it may begin when the others have been dropped already.
@@ -89,7 +89,7 @@ import Testing
       ])
   }
 
-  @Test("Nothing in a journal entry steers a terminal or turns a line round; line feeds and tabs stay")
+  @Test("A journal entry cannot control a terminal or reverse a line; line feeds and tabs stay")
   func journalEscapes() {
     let entries = Sent<[[UInt8]]>()
     let logger = Logger(label: "t") { _ in JournalLogHandler(identifier: "grantd", send: { entries.append($0) }) }

@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(
-    "What cannot be sent now keeps nobody, goes in its order later, and is no more than so much",
+    "Entries that cannot be sent now delay no caller, keep their order, and are limited",
     .timeLimit(.minutes(1)))
   func heldUp() async {
     let queue = BoundedQueue(label: "test")

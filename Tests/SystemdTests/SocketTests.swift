@@ -52,7 +52,7 @@ import Testing
     #expect(clinux_peer_groups(pair[0], nil, 0) == Int(count))
   }
 
-  @Test("Asked for the credentials of something that is no socket, the shim fails with errno")
+  @Test("The shim fails with errno for the credentials of a file that is not a socket")
   func noSocket() {
     var peer = clinux_peer()
     #expect(clinux_peer_credentials(9999, &peer) == -1)

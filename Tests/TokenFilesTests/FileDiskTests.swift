@@ -100,7 +100,8 @@ import Testing
     #expect(try await isReported { try folder.write("own/other", "b") } == false)
   }
 
-  @Test("A file is its owner's alone, is not written twice, and leaves nothing beside it") func plain() async throws {
+  @Test("A file is readable only by its owner, is written once, and leaves no temporary file") func plain() async throws
+  {
     let folder = try Folder()
     let file = file(folder.path + "/t")
     #expect(await write("A", file) == .success(true))
@@ -115,7 +116,7 @@ import Testing
     #expect(await disk.remove(file.place) == nil)
   }
 
-  @Test("Another mode, and another reader, are given to a file that is there") func readers() async throws {
+  @Test("An existing file gets another mode and another reader") func readers() async throws {
     let folder = try Folder()
     let path = folder.path + "/t"
     #expect(await write("A", file(path)) == .success(true))
@@ -144,7 +145,7 @@ import Testing
     #expect(message(refused)?.contains("the folder \(folder.path)/gone cannot be opened: No such file") == true)
   }
 
-  @Test("Links, folders, pipes and folders that everybody can write to are refused") func refused() async throws {
+  @Test("Links, folders, pipes and folders that all users can write to are refused") func refused() async throws {
     let folder = try Folder()
     try folder.write("elsewhere", "X")
     #expect(symlink(folder.path + "/elsewhere", folder.path + "/link") == 0)
@@ -161,7 +162,7 @@ import Testing
     #expect(folder.text("elsewhere") == "X")
   }
 
-  @Test("A full disk leaves what was there") func full() async throws {
+  @Test("A full disk keeps the old file") func full() async throws {
     let folder = try Folder()
     // Who may not mount one has no full disk to try.
     guard mount("tmpfs", folder.path, "tmpfs", 0, "size=8k,mode=0700") == 0 else { return }
@@ -206,7 +207,7 @@ import Testing
 
     """
 
-  @Test("A value of an INI file is replaced, added and taken away; nothing else changes") func ini() async throws {
+  @Test("A value of an INI file is replaced, added and removed; nothing else changes") func ini() async throws {
     let folder = try Folder()
     try folder.write("rclone.conf", rclone)
     chmod(folder.path + "/rclone.conf", 0o640)

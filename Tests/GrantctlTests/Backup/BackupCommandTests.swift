@@ -120,7 +120,7 @@ import Testing
     }
   }
 
-  @Test("who may make no backup is asked for no passphrase, and told why")
+  @Test("a caller without the right to back up is refused before the passphrase prompt")
   func notAllowed() async throws {
     let replies = Self.making().merging([
       "policy.explain": answer(["allowed": false, "why": "no rule allows this caller store.backup"]),
@@ -164,7 +164,7 @@ import Testing
     }
   }
 
-  @Test("a file that is there is written over with --force alone")
+  @Test("an existing file is overwritten only with --force")
   func force() async throws {
     try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
       for force in [[], ["--force"]] {
@@ -227,7 +227,7 @@ import Testing
     }
   }
 
-  @Test("a restore that would take nothing says so, and asks nothing", arguments: [false, true])
+  @Test("a restore without an effect reports it, and asks nothing", arguments: [false, true])
   func nothingToTake(replace: Bool) async throws {
     let files = Files()
     var replies = Self.taking(files, Self.applied)
@@ -246,7 +246,7 @@ import Testing
     }
   }
 
-  @Test("a backup that is not there is told with what to give")
+  @Test("a missing backup file is reported with the right argument")
   func absent() async throws {
     let (recorder, files) = (Recorder(), Files())
     let status = try await perform(["restore", "nowhere", "--moved", "--key-file", "key"], recorder, environment: [:]) {
@@ -294,7 +294,7 @@ import Testing
     }
   }
 
-  @Test("key rotate says where the key is, and what is left under the old one")
+  @Test("key rotate names the key's location, and the data left under the old one")
   func rotate() async throws {
     let result: JSON = [
       "key_file": "/var/lib/grantd/grantd.key", "accounts": 13, "seconds": 1, "warnings": ["a log still has some"],
@@ -333,7 +333,7 @@ import Testing
     #expect(FileManager.default.contents(atPath: name) == Data([1, 2]))
   }
 
-  @Test("a file is saved for its owner alone, whole, and over another only where that is wished")
+  @Test("a file is saved for its owner only, completely, and replaces another only on request")
   func saved() throws {
     let folder = NSTemporaryDirectory() + "gc-save-\(UUID().uuidString)"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

@@ -6,7 +6,7 @@ import Testing
 @testable import grantctl
 
 @Suite("grantctl explain") struct ExplainTests {
-  @Test("A unit runs as its user, with the user's groups and those of its own")
+  @Test("A unit runs as its user, with the user's groups and the unit's")
   func unit() throws {
     func shown(_ values: [String: String]) -> RunningAs? { RunningAs(shown: values) }
     let plain = try #require(shown(["User": "", "UID": "[not set]", "GID": "[not set]", "DynamicUser": "no"]))
@@ -23,7 +23,7 @@ import Testing
   }
 
   @Test(
-    "A user has the groups that it logs in with; of one that is not known here it says so", arguments: [true, false])
+    "A user has the groups of a login; an unknown user is reported", arguments: [true, false])
   func user(isKnown: Bool) async throws {
     let uid: UInt32 = isKnown ? 0 : 4_200_000_000
     let asked = Mutex<JSON?>(nil)
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test("A unit of one's own manager needs no user; another's, by name, has that one")
+  @Test("A unit of the caller's manager needs no user; a unit of another user, by name, has that user")
   func userUnit() async throws {
     try await ScriptedBroker.with(["policy.explain": answer(["allowed": true, "why": "rule feed allows it"])]) {
       broker, _ async throws in
@@ -80,7 +80,7 @@ import Testing
     }
   }
 
-  @Test("That there is no such account is said to who may see it, and the verdict stays", arguments: [true, false])
+  @Test("A missing account is reported to permitted callers, and the verdict is unchanged", arguments: [true, false])
   func unknownAccount(maySee: Bool) async throws {
     try await ScriptedBroker.with([
       "policy.explain": { params, _ in

@@ -31,7 +31,7 @@ import Testing
     .registrationRejected, "the provider refused the registration", detail: "bad_request",
     fields: ["first_name": ["is too short"], "age": ["is no number", "is missing\u{1B}"]])
 
-  @Test("the person is asked for attributes, and for those again that the provider refused") func asked() async throws {
+  @Test("the user is asked for attributes, and again for refused ones") func asked() async throws {
     let waiting = LoginActionTests.Waiting([Self.registration], errors: [Self.rejected])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
       let recorder = Recorder()
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test(
-    "what the provider refused is said where nobody can be asked, and the login waits on", arguments: [true, false])
+    "a refusal without a terminal is reported, and the login continues waiting", arguments: [true, false])
   func refusedUnattended(isGiven: Bool) async throws {
     let waiting = LoginActionTests.Waiting([Self.registration], errors: [Self.rejected])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in

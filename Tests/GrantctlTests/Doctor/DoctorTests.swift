@@ -103,7 +103,7 @@ import UnixSocket
     text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
   }
 
-  @Test("Where all is well each thing is a line, and the last one counts them") func allIsWell() async throws {
+  @Test("Without faults each check is a line, and the last one counts them") func allIsWell() async throws {
     let scene = Scene(
       files: [
         "/s/grantd.key": .init(kind: .file, mode: 0o600, uid: 1000), "/s": .init(kind: .folder, mode: 0o700, uid: 1),
@@ -138,7 +138,7 @@ import UnixSocket
         """)
   }
 
-  @Test("What failed is said with what to do, fits 80 columns, and is the exit status; warnings alone are not")
+  @Test("A failure has its next step, fits 80 columns, and sets the exit status; warnings do not")
   func failures() async throws {
     let bad = Self.checked(
       "google",
@@ -167,7 +167,7 @@ import UnixSocket
     #expect(try await examine(Self.replies(check: warned)).status == .success)
   }
 
-  @Test("JSON has each check with what it is about") func asJSON() async throws {
+  @Test("JSON has each check with its subject") func asJSON() async throws {
     let (status, out, _) = try await examine(Self.replies(), ["--json"])
     #expect(status == .success)
     let json = try JSON.parse(Array(out.utf8))
@@ -181,7 +181,7 @@ import UnixSocket
       ])
   }
 
-  @Test("An account or a provider alone is looked at when it is named, and an unknown one is an error")
+  @Test("A single account or provider is checked by name, and an unknown one is an error")
   func named() async throws {
     let accounts = [TableTests.account("work", .ok), TableTests.account("home", .ok)]
     let one = try await examine(Self.replies(accounts: accounts), ["home"]).out
@@ -192,7 +192,7 @@ import UnixSocket
     #expect(none.status == .unknownName && none.err.contains("called nobody"))
   }
 
-  @Test("An account that needs somebody fails, and its own hint is said once") func accountStates() async throws {
+  @Test("An account that requires a user fails, with its own hint once") func accountStates() async throws {
     let accounts = [
       TableTests.account("mail", .loginRequired, expires: -5, error: TableTests.refused),
       TableTests.account("slow", .degraded, error: TableTests.refused),
@@ -208,7 +208,7 @@ import UnixSocket
     #expect(out.contains("`grantctl show gone`"))
   }
 
-  @Test("Many accounts that are well are one line, and those that are not stay") func manyAccounts() async throws {
+  @Test("Many accounts without faults are one line, and faulty ones are listed") func manyAccounts() async throws {
     let accounts =
       (1...20).map { TableTests.account("a\($0)", .ok) }
       + [TableTests.account("mail", .loginRequired, error: TableTests.refused)]
@@ -282,7 +282,8 @@ import UnixSocket
     ),
   ]
 
-  @Test("What the daemon and its files tell", arguments: daemonCases.indices) func daemon(_ index: Int) async throws {
+  @Test("The checks of the daemon and its files", arguments: daemonCases.indices) func daemon(_ index: Int) async throws
+  {
     let (status, scene, line) = Self.daemonCases[index]
     let out = try await examine(Self.replies(status: status), [], scene).out
     #expect(out.contains(line), "\(out)")
@@ -295,7 +296,7 @@ import UnixSocket
     #expect(out.contains("  FAIL  policy: uid 1000 may not call broker.status\n        → Ask an admin.\n"))
   }
 
-  @Test("A provider that cannot be checked is a failure of its own") func checkFails() async throws {
+  @Test("A provider that cannot be checked is a separate failure") func checkFails() async throws {
     var replies = Self.replies()
     replies["provider.check"] = refuse(RPCError(.timedOut, "the check of provider google did not end in time"))
     let (status, out, _) = try await examine(replies)
@@ -367,7 +368,7 @@ import UnixSocket
     ),
   ]
 
-  @Test("Where no broker answers it says which part is missing", arguments: absent.indices)
+  @Test("Without a broker the missing part is named", arguments: absent.indices)
   func noBroker(_ index: Int) async throws {
     let (scene, arguments, lines) = Self.absent[index]
     let recorder = Recorder()

@@ -16,7 +16,7 @@ import Testing
     "--json", "--cookie", "--help", "-h", "", "ä", "--as-header=1", "--as-head", "a\"b",
   ]
 
-  @Test("what the front understands, the parser understands as the same request to the same broker")
+  @Test("the front's requests are equal to the parser's, for the same broker")
   func sameRequest() throws {
     var random = Numbers(state: 7)
     var understood = 0
@@ -45,7 +45,7 @@ import Testing
     "access_token", "token_type", "extra", " ", "-", "e5",
   ]
 
-  @Test("what the front prints of an answer, the full program prints of it", arguments: [false, true])
+  @Test("the front prints the same output as the full program", arguments: [false, true])
   func sameText(isHeader: Bool) throws {
     var random = Numbers(state: 11)
     let command = try #require(
@@ -94,7 +94,7 @@ import Testing
   }
 
   @Test(
-    "the full program is below the prefix of the front, or beside it under its own name",
+    "the full program is below the front's prefix, or next to it under its own name",
     arguments: [
       ("/usr/bin/grantctl", "/usr/lib/grantd/grantctl"), ("/opt/a/sbin/grantctl", "/opt/a/lib/grantd/grantctl"),
       ("/grantctl", "/lib/grantd/grantctl"), ("/b/debug/grantctl-front", "/b/debug/grantctl"), ("grantctl", nil),
@@ -104,7 +104,7 @@ import Testing
     #expect(FullProgram.place(of: front) == full)
   }
 
-  @Test("people and desktops are told the path of the front, where there is one")
+  @Test("users and desktops get the path of the front, if one exists")
   func ownPath() {
     let table = [
       ("/usr/lib/grantd/grantctl", "/usr/bin/grantctl"), ("/opt/lib/grantd/grantctl", "/opt/lib/grantd/grantctl"),

@@ -5,7 +5,7 @@ import Testing
 @testable import grantctl
 
 @Suite struct AtOnceTests {
-  @Test("A helper that waits for a person asks once, and says what it waits for") func confirmed() async throws {
+  @Test("A helper that waits for approval asks once, and names the wait") func confirmed() async throws {
     let gate = Gate()
     let explained: JSON = [
       "allowed": true, "why": "rule ask-me has a person allow each release",

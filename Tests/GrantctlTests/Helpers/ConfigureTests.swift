@@ -115,7 +115,7 @@ import Testing
     #expect(try await ours.run(["docker", "work", "h:5000", "--write"]).status == .success)
   }
 
-  @Test("uv's other settings stay at the top level, and an index that is there is added to by hand") func uv()
+  @Test("uv's other settings stay at the top level, and an existing index is extended by hand") func uv()
     async throws
   {
     let path = "/h/.config/uv/uv.toml"
@@ -140,7 +140,7 @@ import Testing
   }
 
   @Test(
-    "what is for all hosts is written once, and stays until the last host is taken out",
+    "settings for all hosts are written once, and stay until the last host is removed",
     arguments: [
       ("go", "/h/.config/go/env", "GOAUTH=grantctl helper go", "GOPROXY=direct\n"),
       ("terraform", "/h/.terraformrc", "credentials_helper \"grantd\" {}", "plugin_cache_dir = \"/c\"\n"),
@@ -204,7 +204,7 @@ import Testing
   }
 
   @Test(
-    "kubectl's file is the one that has the user, else the first that is there, else the last",
+    "kubectl's file is the one with the user, else the first existing one, else the last",
     arguments: [
       ([:], "", "/h/.kube/config"), ([:], "/a", "/a"), ([:], ":/a::/b", "/b"), (["/b": "x"], "/a:/b:/c", "/b"),
       (["/a": "x", "/b": "- name: grantd-work\n"], "/a:/b", "/b"),
@@ -238,7 +238,7 @@ import Testing
   }
 
   @Test(
-    "what cannot stand in a configuration is refused",
+    "values that a configuration cannot hold are refused",
     arguments: [
       ["git", "work"], ["git", "work", "a b"], ["git", "wo\nrk", "h"], ["git", "w'k", "h"],
       ["git", "work", "h\";x=\""],

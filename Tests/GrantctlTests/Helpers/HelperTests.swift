@@ -43,7 +43,7 @@ import Testing
     resource = "https://r"
     """
 
-  @Test("the mapping's account, scopes and resource are asked for, and nothing else") func mapped() async throws {
+  @Test("only the mapping's account, scopes and resource are requested") func mapped() async throws {
     let run = try await Self.run(["git", "get"], Self.input, mapping: Self.mapping, ["token.get": answer(Self.token)])
     #expect(run.status == .success && run.err == "")
     #expect(run.out == "username=oauth2\npassword=T\npassword_expiry_utc=9\n")
@@ -58,7 +58,7 @@ import Testing
   }
 
   @Test(
-    "what the calling program adds chooses neither account nor broker",
+    "arguments of the calling program choose neither account nor broker",
     arguments: [
       ["keyring", "get", "https://evil.example.com/", "--account=work"],
       ["keyring", "get", "--account", "work", "https://evil.example.com/"],
@@ -73,7 +73,7 @@ import Testing
   }
 
   @Test(
-    "grantctl's options end with the first word of another program, except where the user writes the whole line",
+    "grantctl's options end at another program's first word, unless the user writes the whole line",
     arguments: [
       (
         Keyring.self, ["--account=a", "--user", "get", "--account=b", "--system"], "a",
@@ -88,7 +88,7 @@ import Testing
   }
 
   @Test(
-    "keyring gives the token for the https address of an index, and not for its host alone, as pip asks next",
+    "keyring returns the token for the https URL of an index, and not for its host, which pip asks next",
     arguments: [
       (["get", "https://git.example.com/simple/", "ada"], "T\n"), (["get", "git.example.com", "ada"], ""),
       (["--account", "work", "get", "git.example.com", "ada"], ""), (["get", "http://git.example.com/", "ada"], ""),
@@ -129,7 +129,7 @@ import Testing
   }
 
   @Test(
-    "a host without an entry is that of an issuer, or nobody's",
+    "a host without an entry belongs to its issuer's account, or to none",
     arguments: [
       ("https://git.example.com", ["work"], "password"), ("https://GIT.example.com.:443/realm", ["work"], "password"),
       ("https://git.example.com:444", ["work"], "nothing"), ("http://git.example.com", ["work"], "nothing"),
@@ -184,7 +184,7 @@ import Testing
   }
 
   @Test(
-    "what is no bearer token is not handed on",
+    "a token that is not a bearer token is not returned",
     arguments: [
       (["token_type": "DPoP", "access_token": "T"], "bound to a key"),
       (["session_id": "s", "kind": "session"], "session"),
@@ -241,7 +241,7 @@ import Testing
     #expect(Set(programs).count == programs.count)
   }
 
-  @Test("no helper of that name is an error of the person's") func unknown() async throws {
+  @Test("an unknown helper is a usage error") func unknown() async throws {
     let run = try await Self.run(["gti"], "", [:])
     #expect(run.status == .usage && run.err.hasPrefix("grantctl: there is no helper gti\n"))
   }

@@ -66,7 +66,7 @@ import Testing
     #expect(throws: (any Error).self) { try LoginCommand.parse(Array(arguments.dropFirst())) }
   }
 
-  @Test("Where an address can be pasted the one of another machine is shown", arguments: [true, false])
+  @Test("If a URL can be pasted, the one for another machine is shown", arguments: [true, false])
   func shown(_ canAsk: Bool) async throws {
     let short = "http://127.0.0.1:4180/go/b2Zm0vQx7o1Wl3TtqYk9eA"
     let start: JSON = [
@@ -98,7 +98,7 @@ import Testing
     }
   }
 
-  @Test("Whatever a provider calls a person, the terminal shows it harmless")
+  @Test("A user's name at the provider cannot control the terminal")
   func escaped() async throws {
     var account = TableTests.account("work", .ok)
     account.identity?.email = "ada\u{1B}[2J\n\u{202E}@example.com"

@@ -120,7 +120,7 @@ import Testing
       launched: [["/usr/bin/xdg-open", web]], opened: ["kind": "browser"], words: ", in the browser, not by hologram"),
   ]
 
-  @Test("the places are tried in the broker's order, and it is told which was opened", arguments: cases)
+  @Test("the destinations are tried in the broker's order, and the opened one is reported", arguments: cases)
   func order(scene: Case) async throws {
     try await ScriptedBroker.with(Self.replies(Self.started(scene.places))) { broker, _ async throws in
       let recorder = Recorder()
@@ -139,7 +139,7 @@ import Testing
     }
   }
 
-  @Test("the broker knows of an app before that opens") func toldFirst() async throws {
+  @Test("the broker is informed about an app before it opens") func toldFirst() async throws {
     let start = Self.started(["native main dbapi-2://1/connect", "browser"])
     try await ScriptedBroker.with(Self.replies(start)) { broker, _ async throws in
       let recorder = Recorder()
@@ -207,7 +207,7 @@ import Testing
   }
 
   @Test(
-    "an address that no program takes can be pasted, and it is said how it comes by itself", arguments: [true, false])
+    "a URL that no program opens can be pasted, and the automatic way is shown", arguments: [true, false])
   func ownScheme(isRegistered: Bool) async throws {
     let gate = Gate()
     var replies = Self.replies(Self.started(["browser", "manual"], redirect: "de.7pass.example:/cb/authz"))
@@ -234,7 +234,7 @@ import Testing
     }
   }
 
-  @Test("where nobody can paste it is said how to hand the address over") func ownSchemeUnattended() async throws {
+  @Test("without a terminal the command to pass the URL is shown") func ownSchemeUnattended() async throws {
     let start = Self.started(["browser", "manual"], redirect: "de.7pass.example:/cb/authz")
     try await ScriptedBroker.with(Self.replies(start)) { broker, _ async throws in
       let recorder = Recorder()

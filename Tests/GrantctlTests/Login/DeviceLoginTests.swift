@@ -101,7 +101,7 @@ import Testing
     }
   }
 
-  @Test("a code that cannot be large stands in a frame", arguments: ["wdjb-mjht", "ABCDEFGHIJKLMN"])
+  @Test("a code that cannot be printed large has a frame", arguments: ["wdjb-mjht", "ABCDEFGHIJKLMN"])
   func framed(code: String) async throws {
     try await ScriptedBroker.with(Self.replies(Self.started(["user_code": .string(code)]))) { broker, _ async throws in
       let recorder = Recorder()
@@ -147,7 +147,7 @@ import Testing
     }
   }
 
-  @Test("codes and addresses of others cannot steer the terminal, nor be anything but web addresses")
+  @Test("foreign codes and URLs cannot control the terminal, and only web URLs are accepted")
   func hostile() async throws {
     let start = Self.started([
       "user_code": "A\u{1B}[2JB", "verification_uri": "https://a/\u{202E}x",

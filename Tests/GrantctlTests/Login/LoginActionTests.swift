@@ -66,7 +66,7 @@ import UnixSocket
     var sent: [JSON] { continued.withLock { $0 } }
   }
 
-  @Test("the person chooses the session to replace by its number, as often as the provider asks")
+  @Test("the user chooses the session to replace by its number, as often as the provider asks")
   func chosen() async throws {
     let waiting = Waiting([Self.two, Self.limit([Self.session("9", current: true)])])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
@@ -123,7 +123,7 @@ import UnixSocket
   }
 
   @Test(
-    "where nobody can be asked the login waits on, and it is said exactly how to go on",
+    "without a terminal the login waits, and the exact next command is shown",
     arguments: [
       ([], two, ""), (["--replace-session", "5"], two, "No session 5 is open.\n"),
       (
@@ -172,7 +172,7 @@ import UnixSocket
     }
   }
 
-  @Test("where the provider names no session the person ends one there, and the login goes on")
+  @Test("without a session from the provider the user ends one there, and the login continues")
   func noSessions() async throws {
     let waiting = Waiting([Self.limit([])])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
@@ -192,7 +192,7 @@ import UnixSocket
     }
   }
 
-  @Test("what is piped in is read in its order: the address, then the answers") func piped() async throws {
+  @Test("piped input is read in order: the URL, then the answers") func piped() async throws {
     let gate = Gate()
     let waiting = Waiting([Self.two])
     var replies = waiting.replies
@@ -227,7 +227,7 @@ import UnixSocket
     }
   }
 
-  @Test("an address can be pasted for a login that is picked up again, and where it was opened stays")
+  @Test("a URL can be pasted for a continued login, and its destination is kept")
   func continuedByPasting() async throws {
     let gate = Gate()
     let login: JSON = [
@@ -268,7 +268,7 @@ import UnixSocket
   }
 
   @Test(
-    "a failure after which the login waits says how to go on, another does not",
+    "a failure that leaves the login waiting shows how to continue, another does not",
     arguments: [
       (RPCError(.temporarilyUnavailable, "not now"), ExitStatus.temporarilyUnavailable, true),
       (RPCError(.shuttingDown, "stopping"), .temporarilyUnavailable, true),
@@ -283,7 +283,7 @@ import UnixSocket
     }
   }
 
-  @Test("a daemon that goes away leaves the login waiting") func daemonGone() async throws {
+  @Test("a daemon that stops leaves the login waiting") func daemonGone() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(LoginTests.started("browser")),

@@ -170,7 +170,7 @@ import Testing
     }
   }
 
-  @Test("a person who does not come in time ends the login") func aPersonWhoDoesNotComeIn() async throws {
+  @Test("a user who does not answer in time ends the login") func aPersonWhoDoesNotComeIn() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("browser")),
@@ -186,7 +186,7 @@ import Testing
     }
   }
 
-  @Test("a denied login says what the provider said") func aDeniedLoginSaysWhatTheProvider() async throws {
+  @Test("a denied login shows the provider's message") func aDeniedLoginSaysWhatTheProvider() async throws {
     let denied = RPCError(
       .loginDenied, "the login was refused", oauth: .init(error: "access_denied", error_description: "No."))
     try await ScriptedBroker.with([

@@ -9,7 +9,7 @@ import Testing
     return String((0..<count).map { url[$0 % url.count] })
   }
 
-  @Test("a reader of its own reads each version, with each correction and each mask", arguments: QRCode.versions)
+  @Test("an independent reader decodes each version, with each correction and each mask", arguments: QRCode.versions)
   func eachVersion(version: Int) throws {
     for (index, correction) in QRCode.Correction.allCases.enumerated() {
       let capacity = QRCode.capacity(version, correction)
@@ -22,7 +22,7 @@ import Testing
     }
   }
 
-  @Test("a symbol of version 1 is what other encoders make of it") func version1() {
+  @Test("a symbol of version 1 equals the one of other encoders") func version1() {
     let code = QRCode(Array("https://a.example".utf8), version: 1, correction: .low, mask: 3)
     let drawn = (0..<code.size).map { y in (0..<code.size).map { code.isDark($0, y) ? "#" : "." }.joined() }
     #expect(
@@ -51,7 +51,7 @@ import Testing
         """)
   }
 
-  @Test("a symbol of version 7, with its version bits and four blocks, is what other encoders make of it")
+  @Test("a symbol of version 7, with its version bits and four blocks, equals the one of other encoders")
   func version7() {
     let rows: [UInt64] = [
       0x1fc7bc22617f, 0x105f05733241, 0x1759ef62e25d, 0x175d466f5b5d, 0x1740bff3ef5d, 0x104a59194041, 0x1fd55555557f,
@@ -128,7 +128,7 @@ import Testing
     return penalty + Int(abs(percent - 50) / 5) * 10
   }
 
-  @Test("what the terminal shows is the symbol, with light around it", arguments: [4, 2])
+  @Test("the terminal shows the symbol with light around it", arguments: [4, 2])
   func drawn(margin: Int) throws {
     let code = try #require(QRCode("https://login.example.com/device?user_code=WDJB-MJHT"))
     let lines = code.lines(margin: margin, colour: false)
@@ -149,7 +149,7 @@ import Testing
     #expect(coloured == lines.map { "\u{1B}[97;40m\($0)\u{1B}[0m" })
   }
 
-  @Test("a symbol is drawn where it can be seen whole, or where it is asked for") func whereItIsDrawn() {
+  @Test("a symbol is drawn if it fits, or on request") func whereItIsDrawn() {
     typealias Row = (QRWish, Terminal.Screen?, [String: String], Int?)
     // 33 modules: 41 columns and 21 lines with the whole margin, 37 and 19 with less.
     let text = Self.text(60)

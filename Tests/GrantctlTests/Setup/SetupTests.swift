@@ -5,7 +5,7 @@ import Testing
 @testable import grantctl
 
 @Suite struct SetupTests {
-  @Test("an issuer is taken as it is pasted")
+  @Test("an issuer is accepted as it is pasted")
   func issuers() {
     let table: [(String, String?)] = [
       ("https://login.example.com", "https://login.example.com"), (" login.example.com\n", "https://login.example.com"),

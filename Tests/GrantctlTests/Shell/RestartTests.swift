@@ -18,7 +18,7 @@ import Testing
     }
   }
 
-  @Test("What may be asked twice is asked once more of a broker that was stopping")
+  @Test("A repeatable request is sent once more if the broker was stopping")
   func again() async throws {
     let token: JSON = [
       "access_token": "t0k", "token_type": "Bearer", "account": "work", "provider": "x", "generation": 1,

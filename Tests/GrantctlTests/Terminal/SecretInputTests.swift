@@ -32,7 +32,7 @@ import Testing
   }
 
   @Test(
-    "what is no token is refused, and not shown",
+    "input that is not a token is refused, and not shown",
     arguments: [[], [" ", "\t"], ["a", "b"], ["1//ä"], ["a\u{1B}[31mb"]])
   func refused(lines: [String]) async throws {
     try await ScriptedBroker.with(["account.import": answer(Self.imported)]) { broker, _ async throws in
@@ -53,7 +53,7 @@ import Testing
     func note(_ what: String) { happened.withLock { $0.append(what) } }
   }
 
-  @Test("at a terminal the token is asked for, and the echo is off until it is there", arguments: [true, false])
+  @Test("at a terminal the token is requested, and the echo is off until it is entered", arguments: [true, false])
   func atATerminal(isTyped: Bool) async throws {
     try await ScriptedBroker.with(["account.import": answer(Self.imported)]) { broker, _ async throws in
       let (recorder, echo) = (Recorder(), Echo())

@@ -61,7 +61,7 @@ import Testing
         """)
   }
 
-  @Test("the list gives way in the identity first") func theListGivesWayInTheIdentity() {
+  @Test("the list shortens the identity first") func theListGivesWayInTheIdentity() {
     let table = ListCommand.table(
       [
         Self.account("work", .ok, email: "a.very.long.name@some.department.example.com"),

@@ -61,7 +61,7 @@ import Testing
     }
   }
 
-  @Test("what waits fits 80 columns, the program and the rule below it")
+  @Test("pending approvals fit 80 columns, with the program and the rule below")
   func fits() {
     let user = "uid 1000"
     let shell = Shell(terminal: Recorder().terminal(), settings: .init())
@@ -101,7 +101,7 @@ import Testing
     }
   }
 
-  @Test("where nobody can be asked what waits is listed, and nothing is answered")
+  @Test("without a terminal pending approvals are listed, and none is answered")
   func listed() async throws {
     let waiting = Waiting([Self.release("k7f3qx")])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  @Test("a person is asked about each, again where they are not understood, and may leave one")
+  @Test("the user is asked about each, again after an unknown answer, and may skip one")
   func asked() async throws {
     let waiting = Waiting(["aaaaaa", "bbbbbb", "cccccc"].map { Self.release($0) })
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
@@ -131,7 +131,7 @@ import Testing
     }
   }
 
-  @Test("an agent asks as requests come, and goes on where one ends by itself")
+  @Test("an agent asks as requests arrive, and continues if one ends elsewhere")
   func agent() async throws {
     let waiting = Waiting([])
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
@@ -184,7 +184,7 @@ import Testing
   }
 
   @Test(
-    "words that hold for some time are listed with what ends them, also before a person is asked",
+    "approvals for a time are listed with their end, even before the first question",
     arguments: [false, true])
   func standing(isAsked: Bool) async throws {
     let word = StandingWordView(
@@ -208,7 +208,8 @@ import Testing
     }
   }
 
-  @Test("a word holds for an hour at most", arguments: [("1h", true), ("60m", true), ("3601", false), ("5h", false)])
+  @Test(
+    "an approval lasts for an hour at most", arguments: [("1h", true), ("60m", true), ("3601", false), ("5h", false)])
   func longest(_ text: String, isTaken: Bool) throws {
     #expect((Approval(typed: "y \(text)") != nil) == isTaken)
     if isTaken {
@@ -232,7 +233,8 @@ import Testing
     #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve", "k7f3qx", "--for", text]) }
   }
 
-  @Test("options that need an ID, or none, say so", arguments: [["--deny"], ["--for", "10m"], ["k7f3qx", "--wait"]])
+  @Test(
+    "options that need an ID, or none, report it", arguments: [["--deny"], ["--for", "10m"], ["k7f3qx", "--wait"]])
   func optionsApart(_ arguments: [String]) {
     #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve"] + arguments) }
   }

@@ -21,7 +21,7 @@ import Testing
     ]
   }
 
-  @Test("at a terminal it is said what an answer waits for, and what comes out stays the token alone")
+  @Test("at a terminal the wait is explained, and the output stays only the token")
   func told() async throws {
     let gate = Gate()
     try await ScriptedBroker.with(slow(gate, Self.explained)) { broker, _ async throws in
@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  @Test("where nobody has to allow it nothing is said")
+  @Test("without a required approval nothing is printed")
   func nobody() async throws {
     let gate = Gate()
     try await ScriptedBroker.with(slow(gate, ["allowed": true, "why": "rule dev allows it"])) {

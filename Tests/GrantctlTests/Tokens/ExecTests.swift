@@ -112,7 +112,7 @@ import Testing
     #expect(removed.withLock { $0 } == ["/r/x/token", "/r/x"])
   }
 
-  @Test("a keeper that a person starts does nothing") func keeperByHand() async throws {
+  @Test("a credential keeper started by hand does nothing") func keeperByHand() async throws {
     try await ScriptedBroker.with(["token.get": answer(HelperTests.token)]) { broker, _ async throws in
       let recorder = Recorder()
       let status = try await broker.run(["keep-token", "work", "/home/ada/notes"], recorder) { terminal in

@@ -47,7 +47,7 @@ import Testing
     #expect(Shell.standardTimeout(of: TokenExchange.name, acting) >= person * 2 + answer)
   }
 
-  @Test("another token type has no header field, and what could end a line is not printed")
+  @Test("another token type has no header field, and line ends are not printed")
   func noHeader() async throws {
     for (reply, options) in [(Self.exchanged(type: "N_A"), ["--as-header"]), (Self.exchanged(token: "a\nb"), [])] {
       try await ScriptedBroker.with(["token.exchange": answer(reply)]) { broker, _ async throws in
@@ -58,7 +58,7 @@ import Testing
     }
   }
 
-  @Test("what the provider says of a token is printed by name, moments as dates") func introspect() async throws {
+  @Test("the provider's data about the token are printed by name, times as dates") func introspect() async throws {
     let result: JSON = [
       "active": true,
       "claims": [
@@ -92,7 +92,7 @@ import Testing
     }
   }
 
-  @Test("what the provider says of the person is printed by name") func userinfo() async throws {
+  @Test("the provider's data about the user are printed by name") func userinfo() async throws {
     let result: JSON = ["claims": ["sub": "1", "email_verified": true, "name": "Ada", "updated_at": 0]]
     try await ScriptedBroker.with(["account.userinfo": answer(result)]) { broker, _ async throws in
       let (plain, json) = (Recorder(), Recorder())
@@ -212,7 +212,7 @@ import Testing
     }
   }
 
-  @Test("the end of a registration says what each step came to") func unregister() async throws {
+  @Test("the end of a registration reports the result of each step") func unregister() async throws {
     let steps: JSON = [
       ["step": "delete_registration", "result": "unsupported"], ["step": "forget", "result": "done"],
       ["step": "of_a_newer_one", "result": "refused", "message": "no"],
@@ -257,7 +257,7 @@ import Testing
     }
   }
 
-  @Test("an account shows how it was got, what its token is bound to, and its narrowed tokens") func shown() {
+  @Test("an account shows its kind, its tokens' binding, and its narrowed tokens") func shown() {
     var account = TableTests.account("work", .ok)
     (account.grant, account.token_binding) = ("device_code", "dpop")
     account.tokens = [

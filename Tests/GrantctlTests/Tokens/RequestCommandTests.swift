@@ -13,7 +13,7 @@ import Testing
         status: status, headers: ["content-type": "text/plain", "x-odd": "a\u{1B}b"], body: body, body_base64: base64))
   }
 
-  @Test("the body goes to standard output as it came") func raw() async throws {
+  @Test("the body is written to standard output unchanged") func raw() async throws {
     let text = "{\"a\": \"\u{1B}[2J\"}\r\nno newline at the end"
     for (reply, bytes) in [
       (Self.answered(200, body: text), Array(text.utf8)), (Self.answered(204), []),
@@ -28,7 +28,7 @@ import Testing
     }
   }
 
-  @Test("on a terminal a body cannot steer it, and bytes of no text are not shown") func terminal() async throws {
+  @Test("on a terminal a body cannot control it, and binary data are not shown") func terminal() async throws {
     for (reply, out, err) in [
       (Self.answered(200, body: "a\tb\u{1B}[2J\r\n\nc\n"), "a\tb\\u{1B}[2J\n\nc\n", ""),
       (Self.answered(200, body: "x"), "x\n", ""),
@@ -96,7 +96,7 @@ import Testing
     }
   }
 
-  @Test("HTTP 400 and more is an exit status of its own, with the body", arguments: [399, 400, 404, 500])
+  @Test("HTTP 400 and higher has its own exit status, with the body", arguments: [399, 400, 404, 500])
   func failed(status: Int64) async throws {
     let reply = Self.answered(status, body: "why")
     try await ScriptedBroker.with(["request.send": answer(reply)]) { broker, _ async throws in
@@ -111,7 +111,7 @@ import Testing
     }
   }
 
-  @Test("what is no header field is a wrong argument", arguments: ["x", ": y", ""])
+  @Test("an invalid header field is a wrong argument", arguments: ["x", ": y", ""])
   func wrong(header: String) {
     #expect(throws: (any Error).self) {
       try Grantctl.parseAsRoot(["request", "work", "GET", "/me", "--header", header])
@@ -130,7 +130,7 @@ import Testing
 }
 
 @Suite struct SessionCommandTests {
-  @Test("the person's sessions are a table, and one can be ended") func sessions() async throws {
+  @Test("the user's sessions are a table, and one can be ended") func sessions() async throws {
     let list: JSON = [
       "sessions": [
         LoginActionTests.session("7", current: true), LoginActionTests.session("12", last: "yesterday\u{1B}"),
@@ -201,7 +201,7 @@ import Testing
     #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["token", "paper", "--cookie", "--as-header"]) }
   }
 
-  @Test("a token has no cookie, and what could end a line is not printed") func noCookie() async throws {
+  @Test("a token has no cookie, and line ends are not printed") func noCookie() async throws {
     var broken = Self.session.members ?? []
     broken[2].value = "a=b\nX: y"
     for (reply, options) in [(CommandTests.token, ["--cookie"]), (.object(broken), ["--cookie"])] {

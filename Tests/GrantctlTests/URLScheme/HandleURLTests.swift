@@ -14,7 +14,7 @@ import Testing
   }
 
   @Test(
-    "the person at the desktop is told how it went",
+    "the user at the desktop gets the result",
     arguments: [
       (LoginTests.completed, ["Signed in", "as ada@example.com, account work"]),
       (
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test("where the browser has to go on it does", arguments: [["DISPLAY": ":0"], [:]])
+  @Test("if the browser must continue it does", arguments: [["DISPLAY": ":0"], [:]])
   func goesOn(environment: [String: String]) async throws {
     let next = "https://provider.example/external?code=c&fbapp_type=web"
     try await ScriptedBroker.with([
@@ -73,7 +73,8 @@ import Testing
   }
 
   @Test(
-    "what a broker may not open is not opened", arguments: ["file:///etc/passwd", "javascript:alert(1)", "myapp://x"])
+    "a URL that a broker may not open is not opened",
+    arguments: ["file:///etc/passwd", "javascript:alert(1)", "myapp://x"])
   func noOtherAddress(next: String) async throws {
     try await ScriptedBroker.with([
       "login.handle_callback": answer(["handled": true, "next_url": .string(next)])
@@ -85,7 +86,7 @@ import Testing
   }
 
   @Test(
-    "a failure is told at the desktop and has its exit status",
+    "a failure is shown at the desktop and has its exit status",
     arguments: [
       (RPCError(.loginDenied, "the login was refused: <b>no</b> & more"), ExitStatus.loginFailed),
       (RPCError(.invalidCallback, "no state in it"), .failure), (RPCError(.loginExpired, "too late"), .loginFailed),
@@ -105,7 +106,7 @@ import Testing
     }
   }
 
-  @Test("an address of no login is said, and what is no address is not asked for") func foreign() async throws {
+  @Test("a URL of no login is reported, and an invalid one is not sent") func foreign() async throws {
     try await ScriptedBroker.with(["login.handle_callback": answer(["handled": false])]) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["handle-url", Self.url], recorder) == .unknownName)
@@ -119,7 +120,7 @@ import Testing
   }
 
   @Test(
-    "the person's own broker is asked first, and the system's where the address is not for that",
+    "the user's own broker is asked first, then the system's if the URL belongs to another",
     arguments: [
       (answer(["handled": false]), answer(["handled": true]), ExitStatus.success, true),
       (refuse(RPCError(.invalidCallback, "used before")), answer(["handled": true]), .success, true),

@@ -47,7 +47,9 @@ import Testing
         == ["scheme": "a.b", "registered": true, "desktop_file": "/d/applications/grantd-a.b.desktop"])
   }
 
-  @Test("a desktop that cannot be told says why, and what to do", arguments: ["absent", "failing", "unwritable"])
+  @Test(
+    "a desktop that cannot be informed reports the reason and the next step",
+    arguments: ["absent", "failing", "unwritable"])
   func notRegistered(how: String) async throws {
     let recorder = Recorder()
     if how == "absent" { recorder.absent = ["xdg-mime"] }

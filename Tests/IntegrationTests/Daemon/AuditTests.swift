@@ -17,7 +17,7 @@ struct AuditTests {
     try await rig.client.call(AuditList.self, params, timeout: .seconds(20)).records
   }
 
-  @Test("a login, cached tokens, other tokens and a logout are there, with the program that asked")
+  @Test("records a login, cached tokens, other tokens and a logout, each with its program")
   func trail() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -49,7 +49,7 @@ struct AuditTests {
     }
   }
 
-  @Test("what was released is on disk soon, and a restart after kill -9 goes on with it")
+  @Test("records of releases are on disk soon, and numbering continues after kill -9")
   func crash() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -66,7 +66,7 @@ struct AuditTests {
     }
   }
 
-  @Test("a caller over its rate is told when to come back, the cached token is served meanwhile, and it is recorded")
+  @Test("a caller over its rate is refused with a delay, gets the cached token, and is recorded")
   func rates() async throws {
     try await Rig.with(Wish { $0.configuration = "[limits]\nrequests_per_second = 5\nburst = 20\n" }) { rig in
       try await rig.login()

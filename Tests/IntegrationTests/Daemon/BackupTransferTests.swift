@@ -42,7 +42,7 @@ import Testing
     try await Programs.run(Programs.grantctl, arguments + ["--socket", socket], in: folder)
   }
 
-  @Test("is taken back there, gives tokens, and refreshes go on; nothing of it is in the clear on its way")
+  @Test("is restored there, returns tokens, and refreshes continue; nothing of it is sent in clear")
   func moved() async throws {
     try await Rig.with(Wish { $0.isRelayed = true }) { rig in
       for account in ["alice", "bob"] { try await rig.login(account) }
@@ -90,7 +90,7 @@ import Testing
     }
   }
 
-  @Test("that was restored is there after a kill, and accounts that are there are kept unless they are to be replaced")
+  @Test("restored accounts survive a kill, and existing ones are kept unless replaced")
   func keptOrReplaced() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -143,7 +143,7 @@ import Testing
     }
   }
 
-  @Test("shows its passphrase to nobody: not in the arguments or the environment of any process")
+  @Test("its passphrase is in no arguments and no environment of any process")
   func unseen() async throws {
     try await Rig.with { rig in
       try await rig.login()

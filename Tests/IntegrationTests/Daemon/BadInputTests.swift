@@ -88,7 +88,7 @@ struct BadConfigurationTests {
   }
 
   @Test(
-    "a limit of open files that is too low is told with the number, before anything is touched", arguments: [24, 64])
+    "a limit of open files that is too low is reported with the number, before any change", arguments: [24, 64])
   func fewDescriptors(limit: Int) async throws {
     let folder = try Folder()
     let file = try folder.write("", to: "grantd.toml")
@@ -114,7 +114,7 @@ struct BadConfigurationTests {
     #expect(!run.output.contains("hunter2"))
   }
 
-  @Test("a reload of a bad file changes nothing and says so; of a good one it is in force at once")
+  @Test("a reload of an invalid file changes nothing and reports it; a valid one is active at once")
   func reload() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -183,7 +183,7 @@ struct BadStoreTests {
     }
   }
 
-  @Test("is refused with what to do, and left as it is", arguments: Damage.all)
+  @Test("is refused with the next step, and left unchanged", arguments: Damage.all)
   func refused(_ damage: Damage) async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -255,7 +255,7 @@ struct BadStoreTests {
     }
   }
 
-  @Test("a socket that a killed daemon left is replaced; a file that is no socket is left alone")
+  @Test("a socket of a killed daemon is replaced; a file that is not a socket is kept")
   func staleSocket() async throws {
     try await Rig.with { rig in
       try rig.kill9()

@@ -27,7 +27,7 @@ struct DaemonCredentialTests {
     }
   }
 
-  @Test("a credential that is no key is refused by its name, and nothing is made")
+  @Test("a credential that is not a key is refused by its name, and no key is made")
   func badKey() async throws {
     let credentials = try Folder()
     try credentials.write("short", to: "grantd.key")

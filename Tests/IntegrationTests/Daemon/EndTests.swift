@@ -83,7 +83,7 @@ struct EndTests {
     }
   }
 
-  @Test("SIGTERM with nothing to do ends it without waiting for anybody, SIGINT too", arguments: [SIGTERM, SIGINT])
+  @Test("SIGTERM and SIGINT end an idle daemon at once", arguments: [SIGTERM, SIGINT])
   func idle(signal: Int32) async throws {
     try await Rig.with { rig in
       try await rig.login()

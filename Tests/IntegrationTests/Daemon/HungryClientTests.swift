@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Clients that take more than their share")
 struct HungryClientTests {
-  @Test("clients that never read, or send half a line, delay nobody")
+  @Test("clients that never read, or send half a line, delay no other")
   func silent() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -41,7 +41,7 @@ struct HungryClientTests {
     }
   }
 
-  @Test("connections beyond the quota are refused at once, the others go on, and those that end make room")
+  @Test("connections beyond the quota are refused at once, others continue, and closed ones free their slots")
   func quota() async throws {
     try await Rig.with(Wish { $0.configuration = "[socket]\nconnections_per_user = 8" }) { rig in
       try await rig.login()

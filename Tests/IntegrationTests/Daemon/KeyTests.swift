@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  @Test("changes by grantctl, and refreshes go on under the new one")
+  @Test("changes by grantctl, and refreshes continue under the new key")
   func commandLine() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  @Test("moves from its file to a credential with another key by itself")
+  @Test("moves automatically from its file to a credential with another key")
   func toCredential() async throws {
     let folder = try Folder()
     try await Rig.with(Wish { $0.environment = ["CREDENTIALS_DIRECTORY": folder.root] }) { rig in

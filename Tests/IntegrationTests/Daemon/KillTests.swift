@@ -44,7 +44,7 @@ struct KillTests {
     }
   }
 
-  @Test("where rotation is strict a token works, or the lost rotation is named; nothing else happens")
+  @Test("with strict rotation a token works, or the lost rotation is named")
   func strict() async throws {
     try await Rig.with(Self.wish(.strict)) { rig in
       try await rig.login()

@@ -40,7 +40,7 @@ struct MemoryTests {
   }
 
   // A sanitizer has a heap of its own, which nothing overwrites, and terabytes to search.
-  @Test("of an account that is gone no token, code or verifier is left in it", .enabled(if: mayLook && slowness == 1))
+  @Test("of a removed account no token, code or verifier remains in it", .enabled(if: mayLook && slowness == 1))
   func forgotten() async throws {
     let wish = Wish {
       $0.isRelayed = true

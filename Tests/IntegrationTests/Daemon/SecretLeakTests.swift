@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The daemon logs at debug level; whatever it used must be nowhere but where it is handed out.
-@Suite("No secret is anywhere but where it is handed out")
+@Suite("Secrets occur only in the answers that return them")
 struct SecretLeakTests {
   private static let clientSecret = "client-secret-4f1b7c0a9d"
 
@@ -188,7 +188,7 @@ struct SecretLeakTests {
     }
   }
 
-  @Test("a provider that repeats what it was sent in the words of its errors")
+  @Test("a provider whose errors repeat the request")
   func echoes() async throws {
     let leaks = Leaks()
     let wish = Wish {

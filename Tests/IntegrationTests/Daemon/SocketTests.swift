@@ -114,7 +114,7 @@ struct SocketTests {
     }
   }
 
-  @Test("events tell of logins, refreshes, failures and removals, and never a token")
+  @Test("events report logins, refreshes, failures and removals, and never a token")
   func events() async throws {
     try await Rig.with { rig in
       let listener = try await SocketClient.connect(path: rig.socket)
@@ -149,7 +149,7 @@ struct SocketTests {
     }
   }
 
-  @Test("events can be chosen, and an unknown one is named with those that are known")
+  @Test("events can be selected, and an unknown one is refused with the known ones")
   func chosenEvents() async throws {
     try await Rig.with { rig in
       let error = try await rig.failure("events.subscribe", ["events": ["token.refershed"]])

@@ -18,7 +18,7 @@ struct UnitCredentialTests {
     }
   }
 
-  @Test("it is beside the other, for its user alone, and gone at the end")
+  @Test("it is next to the other, only for its user, and removed at the end")
   func place() async throws {
     try await Rig.with { rig in
       var file = stat()
@@ -31,7 +31,7 @@ struct UnitCredentialTests {
     }
   }
 
-  @Test("a process that binds a unit's name gets what systemd refuses, never a token and never nothing")
+  @Test("a process that binds a unit's name gets the refusal that systemd sends, never a token")
   func forged() async throws {
     try await Rig.with(Wish { $0.configuration = Self.configuration }) { rig in
       try await ready(rig)
@@ -63,7 +63,7 @@ struct UnitCredentialTests {
     }
   }
 
-  @Test("a unit that names the socket for programs gets what systemd refuses, and the log says which one is meant")
+  @Test("a unit that names the socket for programs gets the refusal, and the log names the right socket")
   func otherSocket() async throws {
     try await Rig.with(Wish { $0.configuration = Self.configuration }) { rig in
       try await rig.login()
@@ -80,7 +80,7 @@ struct UnitCredentialTests {
     }
   }
 
-  @Test("many that read nothing keep nobody from anything")
+  @Test("many clients that never read delay no other")
   func crowd() async throws {
     try await Rig.with { rig in
       try await ready(rig)
@@ -95,7 +95,7 @@ struct UnitCredentialTests {
     }
   }
 
-  @Test("what is in its place stops no token, and the log says so")
+  @Test("a file in its place prevents no token, and the log reports it")
   func taken() async throws {
     try await Rig.with(starting: false) { rig in
       try rig.folder.write("mine", to: "s-credentials.sock")

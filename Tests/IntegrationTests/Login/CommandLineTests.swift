@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// grantctl and the real daemon, where a sign-in takes more than a browser.
-@Suite("grantctl signs in at systems of their own kind", .atMost)
+@Suite("grantctl signs in at the special systems", .atMost)
 struct CommandLineTests {
   /// A `grantctl login` that waits, and where it wants the person to go.
   private struct Waiting {
@@ -35,7 +35,7 @@ struct CommandLineTests {
       Programs.grantctl, arguments.prefix(words) + socket + arguments.dropFirst(words), in: rig.folder)
   }
 
-  @Test("too many sessions: nobody can be asked, so it says how to go on; after a restart that signs in")
+  @Test("too many sessions: without a terminal the message names the next command, which signs in after a restart")
   func sessionLimit() async throws {
     try await Rig.withVMS { rig in
       rig.demo.changeSettings { $0.vms.sessionLimit = 1 }
@@ -79,7 +79,7 @@ struct CommandLineTests {
     }
   }
 
-  @Test("an address of another's is no login's, and one that leads on says where")
+  @Test("a URL of another program belongs to no login, and a redirecting one names its target")
   func handedOver() async throws {
     try await Rig.withVMS { rig in
       let foreign = try await run(rig, "handle-url", "--", "vms-demo://external-auth?code=x")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("grantctl login --device", .atMost)
 struct DeviceCommandTests {
-  @Test("grantctl login --device shows the code and the address, and ends when the person has allowed it")
+  @Test("grantctl login --device shows the code and the URL, and ends after the user's approval")
   func commandLine() async throws {
     try await DeviceLogin.with { rig in
       let output = rig.folder.path("login.out")

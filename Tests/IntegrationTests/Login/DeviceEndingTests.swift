@@ -47,7 +47,7 @@ struct DeviceEndingTests {
     }
   }
 
-  @Test("a code that the server forgets while the person is on the way ends the login, which says so")
+  @Test("a code that the server forgets during the login ends it with that message")
   func forgotten() async throws {
     try await DeviceLogin.with { rig in
       let shown = try await DeviceLogin.start(rig)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A login on another device (RFC 8628)", .atMost)
 struct DeviceLoginTests {
-  @Test("gives an account once the person allows it, whose tokens work and are refreshed")
+  @Test("returns an account after the approval, whose tokens work and are refreshed")
   func allowed() async throws {
     try await DeviceLogin.with { rig in
       let shown = try await DeviceLogin.start(rig)
@@ -38,7 +38,7 @@ struct DeviceLoginTests {
   }
 
   // `slow_down` adds five seconds (RFC 8628 §3.5): this takes nine.
-  @Test("49. `slow_down` adds 5 for good, also over kill -9 in the middle of the polling, which goes on")
+  @Test("49. `slow_down` adds 5 permanently, even across kill -9 during the polling")
   func slowDown() async throws {
     try await DeviceLogin.with { rig in
       try rig.demo.fault(.oauthError, at: .tokenDevice, times: 1) { $0.error = "slow_down" }
@@ -56,7 +56,7 @@ struct DeviceLoginTests {
     }
   }
 
-  @Test("49. `access_denied` stops: the login is denied in the provider's words")
+  @Test("49. `access_denied` stops: the login is denied with the provider's text")
   func denied() async throws {
     try await DeviceLogin.with { rig in
       let shown = try await DeviceLogin.start(rig)
@@ -70,7 +70,7 @@ struct DeviceLoginTests {
     }
   }
 
-  @Test("survives answers without what the RFC lets out or names otherwise")
+  @Test("survives answers without optional members or with other names")
   func oddShapes() async throws {
     try await DeviceLogin.with { rig in
       rig.demo.changeSettings {
@@ -106,7 +106,7 @@ struct DeviceLoginTests {
     }
   }
 
-  @Test("where the provider has no such endpoint it is unsupported, and a browser serves as before")
+  @Test("without such an endpoint it is unsupported, and a browser works as before")
   func unsupported() async throws {
     try await DeviceLogin.with { rig in
       rig.demo.changeSettings { $0.metadata.oidc = .bare }
@@ -121,7 +121,7 @@ struct DeviceLoginTests {
   }
 
   @Test(
-    "what the device endpoint refuses is told in its words, and no login waits",
+    "a refusal at the device endpoint is reported with its text, and no login waits",
     arguments: [
       ("invalid_scope", ErrorReason.providerMisconfigured), ("temporarily_unavailable", .temporarilyUnavailable),
     ]
@@ -139,7 +139,7 @@ struct DeviceLoginTests {
     }
   }
 
-  @Test("tokens whose ID token cannot be checked end the login with that reason, not as if nobody had come")
+  @Test("tokens with an unverifiable ID token end the login with that reason")
   func unverified() async throws {
     try await DeviceLogin.with { rig in
       try rig.demo.fault(.status, at: .jwks)
@@ -152,7 +152,7 @@ struct DeviceLoginTests {
     }
   }
 
-  @Test("a login that offers both is completed by whichever the person takes")
+  @Test("a login that offers both is completed by either")
   func both() async throws {
     try await DeviceLogin.with { rig in
       let result = try await rig.client.call(

@@ -66,7 +66,7 @@ struct ImplicitTests {
     }
   }
 
-  @Test("a token whose state is another's, or which stands in the query, signs nobody in")
+  @Test("a token with another state, or in the query, completes no login")
   func forged() async throws {
     try await Self.with { rig in
       let login = try await rig.start("museum")
@@ -92,7 +92,7 @@ struct ImplicitTests {
     }
   }
 
-  @Test("QuickBooks: realmId of the callback is handed out with each token, also after refreshes and a restart")
+  @Test("QuickBooks: realmId of the callback is returned with each token, even after refreshes and a restart")
   func realm() async throws {
     let lines = "kind = \"oauth2\"\ndiscovery = \"openid\"\nkeep_callback_members = [\"realmId\"]"
     try await Rig.with(sections: { $0.section("books", scopes: ["email", "offline_access"], lines) }) { rig in

@@ -3,7 +3,7 @@ import DemoProvider
 import Foundation
 import Testing
 
-@Suite("Logins that a stranger mixes up")
+@Suite("Logins that an attacker mixes up")
 struct InjectionTests {
   @Test(
     "a code of another login is refused by its verifier, and neither login gets the other's tokens (RFC 9700 §4.5)",
@@ -55,7 +55,7 @@ struct InjectionTests {
     }
   }
 
-  @Test("leaving out openid does not hide who signs in: another person's login is refused")
+  @Test("a login without openid does not hide its user: another user's login is refused")
   func withoutOpenID() async throws {
     try await Rig.with { rig in
       try await rig.login("alice")
@@ -77,7 +77,7 @@ struct InjectionTests {
     }
   }
 
-  @Test("twenty logins at once end each with its own person, whatever the order they come back in")
+  @Test("twenty concurrent logins each get their own user, in any order of return")
   func manyAtOnce() async throws {
     try await Rig.with { rig in
       var logins: [(name: String, login: Rig.Pending, callback: Callback)] = []
@@ -104,7 +104,7 @@ struct InjectionTests {
     }
   }
 
-  @Test("of two logins for one account the later one counts, and the account stays one")
+  @Test("of two logins for one account the later one is kept, and the account stays one")
   func sameAccount() async throws {
     try await Rig.with { rig in
       let first = try await rig.startLogin()

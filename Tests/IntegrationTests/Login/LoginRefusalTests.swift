@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("A callback that is not what it should be")
+@Suite("An invalid callback")
 struct LoginRefusalTests {
   struct Forgery: Sendable, CustomTestStringConvertible {
     var testDescription: String
@@ -81,7 +81,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("a login that the person denies ends with login_denied")
+  @Test("a login that the user denies ends with login_denied")
   func denied() async throws {
     try await Rig.with { rig in
       let login = try await rig.startLogin(as: "deny")
@@ -95,7 +95,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("a cancelled login is over, for those who wait and for its callback")
+  @Test("a cancelled login ends for its callers and for its callback")
   func cancelled() async throws {
     try await Rig.with { rig in
       let login = try await rig.startLogin()
@@ -109,7 +109,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("a login that nobody completes in time expires, also through a restart")
+  @Test("an incomplete login expires in time, also across a restart")
   func expired() async throws {
     try await Rig.with(Wish { $0.provider = "login_timeout = \"10s\"" }) { rig in
       let login = try await rig.startLogin()
@@ -122,7 +122,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("login.handle_callback completes a login by hand, and leaves alone what is not the broker's")
+  @Test("login.handle_callback completes a login by hand, and ignores URLs of other programs")
   func byHand() async throws {
     try await Rig.with { rig in
       let login = try await rig.startLogin()
@@ -174,7 +174,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("another person cannot take an account over by signing in to it")
+  @Test("another user cannot take over an account by signing in to it")
   func anotherPerson() async throws {
     try await Rig.with { rig in
       try await rig.login()

@@ -67,7 +67,7 @@ struct PushedRequestTests {
     }
   }
 
-  @Test("where the settings forbid what the metadata demand, a login says so and nothing is sent")
+  @Test("if the settings forbid a requirement of the metadata, a login reports it and nothing is sent")
   func forbidden() async throws {
     try await Rig.with(Wish { $0.provider = "par = \"never\"" }, starting: false) { rig in
       rig.demo.changeSettings { $0.authorization.requirePAR = true }
@@ -80,7 +80,7 @@ struct PushedRequestTests {
     }
   }
 
-  @Test("where the metadata name no endpoint to push to, a login says so")
+  @Test("if the metadata have no endpoint for pushed requests, a login reports it")
   func noEndpoint() async throws {
     try await Rig.with(Self.always, starting: false) { rig in
       rig.demo.changeSettings { $0.discoveryExtra = ["pushed_authorization_request_endpoint": .null] }
@@ -91,7 +91,7 @@ struct PushedRequestTests {
     }
   }
 
-  @Test("200 is as good as 201, where it brings a request_uri: some servers say so")
+  @Test("200 is accepted like 201 with a request_uri: some servers return it")
   func ok() async throws {
     try await Rig.with(Self.always) { rig in
       rig.demo.changeSettings { $0.authorization.parStatus = 200 }
@@ -167,7 +167,7 @@ struct PushedRequestTests {
     }
   }
 
-  @Test("the client proves itself to the back channel as to the token endpoint, with an assertion of its own each time")
+  @Test("the client authenticates at the back channel as at the token endpoint, with a new assertion each time")
   func assertion() async throws {
     let key = try ClientKeyPair()
     let wish = Wish {

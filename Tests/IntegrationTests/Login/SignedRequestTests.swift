@@ -24,7 +24,7 @@ struct SignedRequestTests {
     #expect(end > Date().timeIntervalSince1970 && end < Date().timeIntervalSince1970 + 3600)
   }
 
-  @Test("a request is signed, and nothing beside it tells more than its reader needs")
+  @Test("a request is signed, and its other parameters reveal no more than necessary")
   func signed() async throws {
     let key = try ClientKeyPair()
     try await Rig.with(Self.wish(key), starting: false) { rig in
@@ -42,7 +42,7 @@ struct SignedRequestTests {
     }
   }
 
-  @Test("a signed request is pushed, with nothing beside it but who the client is")
+  @Test("a signed request is pushed with only the client's identity next to it")
   func pushed() async throws {
     let key = try ClientKeyPair()
     try await Rig.with(Self.wish(key, "par = \"always\"")) { rig in
@@ -94,7 +94,7 @@ struct SignedResponseTests {
     Wish { $0.provider = "response_mode = \"\(mode)\"\n\(more)" }
   }
 
-  @Test("a signed answer completes a login, and nothing stands beside it", arguments: ["jwt", "query.jwt"])
+  @Test("a signed answer without other parameters completes a login", arguments: ["jwt", "query.jwt"])
   func signed(mode: String) async throws {
     try await Rig.with(Self.wish(mode)) { rig in
       let login = try await rig.startLogin()
@@ -157,7 +157,7 @@ struct SignedResponseTests {
     ]
   }
 
-  @Test("an answer that is not what it should be is refused, the login stays pending, and a good one completes it")
+  @Test("an invalid answer is refused, the login stays pending, and a valid one completes it")
   func flawed() async throws {
     try await Rig.with(Self.wish()) { rig in
       let login = try await rig.startLogin()
@@ -175,7 +175,7 @@ struct SignedResponseTests {
     }
   }
 
-  @Test("what a forger makes of a good answer is refused")
+  @Test("a forged copy of a valid answer is refused")
   func forged() async throws {
     try await Rig.with(Self.wish()) { rig in
       let login = try await rig.startLogin()

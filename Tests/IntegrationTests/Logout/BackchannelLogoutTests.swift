@@ -31,7 +31,7 @@ struct BackchannelLogoutTests {
     return answer
   }
 
-  @Test("a logout token with any flaw is refused with 400, and nobody is signed out")
+  @Test("a logout token with any flaw is refused with 400, and no user is signed out")
   func flaws() async throws {
     try await Self.with { rig in
       try await rig.login("alice", at: "plain")
@@ -74,7 +74,7 @@ struct BackchannelLogoutTests {
     }
   }
 
-  @Test("what was granted for the time when nobody is there goes on")
+  @Test("offline access continues after it")
   func offline() async throws {
     try await Self.with { rig in
       try await rig.login()
@@ -84,7 +84,7 @@ struct BackchannelLogoutTests {
     }
   }
 
-  @Test("a session's end is that session's alone; the person's is that of all of theirs, and nobody else's")
+  @Test("the end of a session ends only that session; a user's logout ends all of the user's sessions")
   func whose() async throws {
     try await Self.with { rig in
       for (account, user) in [("one", "alice"), ("two", "alice"), ("three", "alice"), ("bob", "bob")] {
@@ -118,7 +118,7 @@ struct BackchannelLogoutTests {
   }
 
   @Test(
-    "keys that the provider changed meanwhile are fetched; where they cannot be had the provider is asked to come again"
+    "new keys of the provider are fetched; without them the provider is asked to repeat the request"
   )
   func keys() async throws {
     try await Self.with { rig in

@@ -14,7 +14,7 @@ struct EndSessionTests {
     return Dictionary(items.map { ($0.name, $0.value ?? "") }, uniquingKeysWith: { $1 })
   }
 
-  @Test("the browser ends the session and comes back to the callback endpoint, which says so")
+  @Test("the browser ends the session and returns to the callback endpoint, which confirms it")
   func roundTrip() async throws {
     try await Self.with("post_logout_redirect_uri = \"http://127.0.0.1/signed-out\"") { rig in
       let port = try #require(URLComponents(string: try await rig.startLogin("bob").redirectURI)?.port)
@@ -77,7 +77,7 @@ struct EndSessionTests {
     }
   }
 
-  @Test("without an address the person stays at the provider; without the endpoint the step is unsupported")
+  @Test("without a URL the user stays at the provider; without the endpoint the step is unsupported")
   func without() async throws {
     try await Rig.with { rig in
       try await rig.login()

@@ -26,7 +26,7 @@ struct RevocationTests {
   }
 
   @Test(
-    "a provider that is down is told later, also by a daemon that was killed meanwhile; the account is gone at once")
+    "a provider that is down is informed later, even after a kill; the account is removed at once")
   func queued() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -98,7 +98,7 @@ struct RevocationTests {
     rig.section("box", "revocation_style = \"bearer\"\nrevocation_endpoint = \"\(rig.demo.issuer)/resource\"")
   }
 
-  @Test("the bearer style sends the access token in the header and nothing else; it ends the grant as a whole")
+  @Test("the bearer style sends only the access token in the header; it ends the whole grant")
   func bearer() async throws {
     try await Rig.with(sections: Self.box) { rig in
       try await rig.login("alice", at: "box")

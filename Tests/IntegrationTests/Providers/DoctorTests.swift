@@ -13,7 +13,7 @@ struct DoctorTests {
     return (status, raw.split(whereSeparator: \.isWhitespace).joined(separator: " "), raw)
   }
 
-  @Test("where all is well nothing fails, and no secret is said")
+  @Test("without faults nothing fails, and no secret is shown")
   func well() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -83,7 +83,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("a provider that is down is told by the doctor and the status, and the token in hand still serves")
+  @Test("a provider that is down is reported by doctor and status, and the cached token is still served")
   func down() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -112,7 +112,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("where no daemon answers it says so, and which part is missing")
+  @Test("without a daemon the missing part is named")
   func absent() async throws {
     try await Rig.with { rig in
       try rig.kill9()
@@ -126,7 +126,7 @@ struct DoctorTests {
     }
   }
 
-  @Test("a configuration that was broken since is told before the next start fails")
+  @Test("an invalid configuration is reported before the next start fails")
   func configuration() async throws {
     try await Rig.with { rig in
       let folder = String(Programs.grantd.dropLast("/grantd".count))

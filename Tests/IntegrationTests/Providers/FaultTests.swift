@@ -97,7 +97,7 @@ struct FaultTests {
     }
   }
 
-  @Test("a slow answer delays nobody who has a token, and is waited for")
+  @Test("a slow answer is awaited, and delays no caller with a token")
   func slowBody() async throws {
     try await Rig.with(Self.early) { rig in
       try rig.demo.fault(.slowBody, at: .tokenRefresh, times: 1) { $0.bytesPerSecond = 300 }
@@ -158,7 +158,7 @@ struct FaultTests {
     }
   }
 
-  @Test("invalid_grant needs a login, says the exact command, and nobody asks the provider again")
+  @Test("invalid_grant requires a login, names the exact command, and no further request is sent")
   func invalidGrant() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -212,7 +212,7 @@ struct FaultTests {
     }
   }
 
-  @Test("a provider that is down at the start: the daemon starts, serves what it has, and recovers by itself")
+  @Test("a provider that is down at the start: the daemon starts, serves stored tokens, and recovers")
   func downAtStart() async throws {
     let wish = Wish {
       $0 = Self.short

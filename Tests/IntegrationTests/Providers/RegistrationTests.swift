@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("A provider from its issuer alone")
+@Suite("A provider from its issuer only")
 struct RegistrationTests {
   private static func register(_ rig: Rig, _ name: String? = "mine", _ more: [(String, JSON)] = []) async throws -> JSON
   {
@@ -103,7 +103,7 @@ struct RegistrationTests {
     ]
   }
 
-  @Test("a registration that fails leaves nothing behind, and says what the issuer said", arguments: Refusal.all)
+  @Test("a failed registration leaves nothing behind, and repeats the issuer's message", arguments: Refusal.all)
   func refused(_ refusal: Refusal) async throws {
     try await Rig.with { rig in
       try refusal.prepare(rig.demo)
@@ -167,7 +167,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("the configuration's provider of the same name wins while it is there; the registered one comes back after it")
+  @Test("the configured provider of the same name takes precedence; the registered one returns after its removal")
   func configurationWins() async throws {
     try await Rig.with { rig in
       let client = try await Self.register(rig)["client_id"]?.string
@@ -201,7 +201,7 @@ struct RegistrationTests {
     }
   }
 
-  @Test("a management address without its use: unregister forgets here whatever the issuer answers")
+  @Test("an unusable management URL: unregister removes the provider here regardless of the issuer's answer")
   func unmanaged() async throws {
     try await Rig.with { rig in
       for fault in [DemoServer.Fault.Kind.status, .dropBeforeCommit, nil] {

@@ -117,7 +117,7 @@ struct ServerQuirkTests {
   ]
 
   @Test(
-    "gives a token, refreshes it once however many ask, and goes on after a restart",
+    "returns a token, refreshes it once for many callers, and continues after a restart",
     arguments: metadata + authorization + tokens + refreshing + idTokens)
   func survived(_ quirk: Quirk) async throws {
     try await Rig.with(

@@ -10,7 +10,7 @@ struct ServerRefusalTests {
     (.empty400, "permanent_errors = [\"http_400\"]"), (.empty403, "permanent_errors = [\"http_403\"]"),
   ]
 
-  @Test("a refresh token that is not good asks for a login, whatever the provider calls that", arguments: ends.indices)
+  @Test("an invalid refresh token requires a login, for each error code of the provider", arguments: ends.indices)
   func badRefreshToken(_ index: Int) async throws {
     let (answer, lines) = Self.ends[index]
     try await Rig.with(Wish { $0.provider = lines }) { rig in
@@ -25,7 +25,7 @@ struct ServerRefusalTests {
   }
 
   @Test(
-    "the same answers end no grant that does not say so: they may pass",
+    "the same answers end no grant without a permanent code: they are temporary",
     arguments: [DemoServer.Settings.Refresh.BadToken.invalidRequest, .empty400, .empty403])
   func passing(_ answer: DemoServer.Settings.Refresh.BadToken) async throws {
     try await Rig.with { rig in
@@ -78,7 +78,7 @@ struct ServerRefusalTests {
   }
 
   @Test(
-    "401s of every shape are understood: a grant that is over needs a login, and its error says so",
+    "401 answers of each form are understood: an ended grant requires a login, and its error names it",
     arguments: [DemoServer.Settings.Resource.Unauthorized.challenge, .empty, .noScheme, .jsonAsHTML])
   func unauthorized(_ shape: DemoServer.Settings.Resource.Unauthorized) async throws {
     try await Rig.with { rig in

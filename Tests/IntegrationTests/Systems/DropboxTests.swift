@@ -9,7 +9,7 @@ struct DropboxTests {
   static let implicit =
     "response_type = \"token\"\nallow_implicit = true\nauthorization_parameters = { token_access_type = \"\" }"
 
-  @Test("fall-back chain: the applications, the browser, and a person's own hands; which was used is remembered")
+  @Test("fall-back chain: the applications, the browser, and the URL by hand; the used one is stored")
   func chain() async throws {
     try await Rig.withDropbox { rig in
       let login = try await rig.start("dropbox")
@@ -38,7 +38,7 @@ struct DropboxTests {
     }
   }
 
-  @Test("app token callback: only where it is allowed, by the nonce")
+  @Test("app token callback: only if permitted, by the nonce")
   func appToken() async throws {
     try await Rig.withDropbox(Self.implicit) { rig in
       let login = try await rig.start("dropbox")
@@ -71,7 +71,7 @@ struct DropboxTests {
     }
   }
 
-  @Test("web code callback and matching: the exact address alone, and a denied one ends the login")
+  @Test("web code callback and matching: only the exact URL, and a denial ends the login")
   func web() async throws {
     try await Rig.withDropbox { rig in
       let login = try await rig.start("dropbox")
@@ -106,7 +106,7 @@ struct DropboxTests {
     }
   }
 
-  @Test("exchange, refresh: the refresh brings no refresh token, and the old one goes on")
+  @Test("exchange, refresh: the refresh returns no refresh token, and the old one is kept")
   func refresh() async throws {
     try await Rig.withDropbox { rig in
       try await rig.enterByBrowser("dropbox")
@@ -117,7 +117,7 @@ struct DropboxTests {
     }
   }
 
-  @Test("exchange, refresh: another account that answers does not take the place of the first")
+  @Test("exchange, refresh: another account in the answer does not replace the first")
   func another() async throws {
     try await Rig.withDropbox { rig in
       try await rig.enterByBrowser("dropbox")

@@ -20,7 +20,7 @@ struct SevenPassTests {
     }
   }
 
-  @Test("response: an audience that is not trusted, or several without azp, sign nobody in")
+  @Test("response: an audience that is not trusted, or several without azp, complete no login")
   func audiences() async throws {
     try await Rig.withSevenPass("trusted_audiences = [\"another-service\"]") { rig in
       let login = try await rig.start("7pass")
@@ -104,7 +104,7 @@ struct SevenPassTests {
   }
 
   @Test(
-    "native sign-in bridge: the application's answer goes on to the provider, and the login waits until its own comes",
+    "native sign-in bridge: the application's answer is sent to the provider, and the login waits for its own callback",
     arguments: [DemoServer.Settings.SevenPass.BridgePlace.query, .fragment])
   func bridge(place: DemoServer.Settings.SevenPass.BridgePlace) async throws {
     try await Rig.withSevenPass { rig in

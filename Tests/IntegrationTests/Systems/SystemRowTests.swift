@@ -7,7 +7,7 @@ import Testing
 /// Rows of the systems' tables that the other suites touch on the way, each by itself.
 @Suite("Rows of the five systems, at the socket", .atMost)
 struct SystemRowTests {
-  @Test("VMS, neither key nor code: what has none is refused, and nothing is sent")
+  @Test("VMS, neither key nor code: refused, and nothing is sent")
   func neitherKeyNorCode() async throws {
     try await Rig.withVMS { rig in
       rig.demo.changeSettings { $0.vms.sessionLimit = 1 }
@@ -110,7 +110,7 @@ struct SystemRowTests {
     }
   }
 
-  @Test("Dropbox, app URL: the code form, with the challenge in the state and again beside it, under both schemes")
+  @Test("Dropbox, app URL: the code form, with the challenge in the state and separately, under both schemes")
   func appURL() async throws {
     try await Rig.withDropbox { rig in
       let login = try await rig.start("dropbox")
@@ -142,7 +142,7 @@ struct SystemRowTests {
     }
   }
 
-  @Test("Dropbox, app token callback: one that names nobody does not take the place of somebody")
+  @Test("Dropbox, app token callback: one without an identity does not replace an account with one")
   func nobody() async throws {
     try await Rig.withDropbox(DropboxTests.implicit) { rig in
       let known = try await rig.start("dropbox")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Uber, by its template")
 struct UberTests {
-  @Test("native order, prefill: the applications in order, and the browser with the same request_uri and all else")
+  @Test("native order, prefill: the applications in order, then the browser with the same request_uri and parameters")
   func order() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber") { $0.prefill = ["email": "bob@demo.example", "first_name": "Bob"] }
@@ -74,7 +74,7 @@ struct UberTests {
     }
   }
 
-  @Test("exchange or not: the bare code is the result, nothing is stored, and whoever gets it can exchange it")
+  @Test("exchange or not: the result is the code, nothing is stored, and any holder can exchange it")
   func bareCode() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber") { $0.exchange = false }
@@ -90,7 +90,7 @@ struct UberTests {
     }
   }
 
-  @Test("exchange or not: each login that exchanges has a verifier of its own")
+  @Test("exchange or not: each login with an exchange has its own verifier")
   func verifiers() async throws {
     try await Rig.withUber { rig in
       for name in ["alice", "bob"] { try await rig.enterByBrowser("uber", name) }
@@ -99,7 +99,7 @@ struct UberTests {
     }
   }
 
-  @Test("handle(url): what is another program's is not handled, and the path is compared too")
+  @Test("handle(url): a URL of another program is not handled, and the path is compared too")
   func handle() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber")
@@ -179,7 +179,7 @@ struct UberTests {
 
   // MARK: UberAuthError
 
-  @Test("UberAuthError.cancelled: a login that is cancelled says so")
+  @Test("UberAuthError.cancelled: a cancelled login reports it")
   func cancelled() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber")
@@ -188,7 +188,7 @@ struct UberTests {
     }
   }
 
-  @Test("UberAuthError.couldNotOpenApp: the application that was offered first and the place that was used are told")
+  @Test("UberAuthError.couldNotOpenApp: the first application and the used destination are reported")
   func couldNotOpen() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber")
@@ -210,7 +210,7 @@ struct UberTests {
     }
   }
 
-  @Test("UberAuthError.invalidAuthCode, invalidResponse: no code, or what cannot be read, leaves the login waiting")
+  @Test("UberAuthError.invalidAuthCode, invalidResponse: without a code, or with an unreadable one, the login waits")
   func invalid() async throws {
     try await Rig.withUber { rig in
       let login = try await rig.start("uber")

@@ -10,7 +10,7 @@ struct VMSSessionTests {
     (answer["action"]?["sessions"]?.array ?? []).compactMap { $0["session_id"]?.string }
   }
 
-  @Test("session limit, twice in a row, with kill -9 before each choice: key before code, and nothing by itself")
+  @Test("session limit, twice in a row, with kill -9 before each choice: key before code, and no automatic choice")
   func limitTwice() async throws {
     try await Rig.withVMS { rig in
       rig.demo.changeSettings { $0.vms.sessionLimit = 1 }
@@ -53,7 +53,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("session limit: a bare list has no key; then the code goes again with the session, also after a restart")
+  @Test("session limit: a list without a key; the code is sent again with the session, even after a restart")
   func bareList() async throws {
     try await Rig.withVMS { rig in
       rig.demo.changeSettings {
@@ -73,7 +73,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("replace: what is no choice is refused before anything is sent; what the server refuses can be mended")
+  @Test("replace: an invalid choice is refused before a request; a server's refusal can be corrected")
   func choices() async throws {
     try await Rig.withVMS { rig in
       let waiting = try await rig.begin("cameras")
@@ -108,7 +108,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("session limit: replaced by itself only where replace_session says so", arguments: ["oldest", "offline"])
+  @Test("session limit: replaced automatically only with replace_session", arguments: ["oldest", "offline"])
   func automatic(setting: String) async throws {
     try await Rig.withVMS("replace_session = \"\(setting)\"") { rig in
       rig.demo.changeSettings { $0.vms.sessionLimit = 2 }
@@ -127,7 +127,7 @@ struct VMSSessionTests {
   }
 
   @Test(
-    "refresh, expiry: there is none; a report has the server asked, and where it refuses the token too, a login is required"
+    "refresh, expiry: none exist; after a report the server is asked, and its refusal requires a login"
   )
   func reported() async throws {
     try await Rig.withVMS { rig in
@@ -148,7 +148,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("sessions: listed and deleted, in either shape; where the token has ended a login is required")
+  @Test("sessions: listed and deleted, in either form; an ended token requires a login")
   func sessions() async throws {
     try await Rig.withVMS { rig in
       try await rig.enter("cameras")
@@ -185,7 +185,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("logout: the server is told the device's uuid, and the account is forgotten whatever it answers")
+  @Test("logout: the server gets the device's uuid, and the account is removed regardless of the answer")
   func logout() async throws {
     try await Rig.withVMS { rig in
       try await rig.enter("cameras")
@@ -210,7 +210,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("login: somebody else does not take over the account, and is signed out again")
+  @Test("login: another user does not take over the account, and is signed out again")
   func somebodyElse() async throws {
     try await Rig.withVMS { rig in
       try await rig.enter("cameras")
@@ -226,7 +226,7 @@ struct VMSSessionTests {
     }
   }
 
-  @Test("what provider.check says of it is true")
+  @Test("each statement of provider.check is true")
   func check() async throws {
     try await Rig.withVMS { rig in
       try await rig.enter("cameras")

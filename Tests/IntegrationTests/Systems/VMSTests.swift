@@ -51,7 +51,7 @@ struct VMSTests {
     }
   }
 
-  @Test("callback: no state; what is not the answer leaves the one login waiting")
+  @Test("callback: no state; a URL that is not the answer leaves the pending login waiting")
   func callback() async throws {
     try await Rig.withVMS { rig in
       let login = try await rig.begin("cameras")
@@ -168,7 +168,7 @@ struct VMSTests {
     }
   }
 
-  @Test("errors: every call ends, also where the server says nothing or half of it")
+  @Test("errors: every call ends, even if the server sends nothing or half an answer")
   func silence() async throws {
     try await Rig.withVMS { rig in
       for kind in [DemoServer.Fault.Kind.dropBeforeCommit, .dropAfterCommit, .truncated, .html200] {
@@ -216,7 +216,7 @@ struct VMSTests {
     }
   }
 
-  @Test("login: what the server does not know is left out and said, and what this kind lacks is refused by name")
+  @Test("login: parameters unknown to the server are omitted and listed, and missing features are refused by name")
   func lacks() async throws {
     try await Rig.withVMS { rig in
       let started = try await rig.call("login.start", ["provider": "cameras", "scopes": ["a"], "prompt": "login"])

@@ -13,7 +13,7 @@ struct ZephrSessionTests {
     return login
   }
 
-  @Test("partial: a registration is wanted, with the identifier and nothing else; it survives kill -9")
+  @Test("partial: a registration is required, with only the identifier; it survives kill -9")
   func partial() async throws {
     try await Rig.withZephr { rig in
       rig.demo.changeSettings { $0.zephr.needsStartCookie = true }
@@ -63,7 +63,8 @@ struct ZephrSessionTests {
     }
   }
 
-  @Test("register errors: user exists, e-mail domain refused, bad request; each can be mended, with the same state_key")
+  @Test(
+    "register errors: user exists, e-mail domain refused, bad request; each can be corrected with the same state_key")
   func errors() async throws {
     try await Rig.withZephr { rig in
       rig.demo.changeSettings { $0.zephr.requiredAttributes = "city" }
@@ -156,7 +157,7 @@ struct ZephrSessionTests {
   }
 
   @Test(
-    "logout: with where, and the account is forgotten whatever the server answers",
+    "logout: with its extent, and the account is removed regardless of the answer",
     arguments: [
       nil, "JUST_HERE", "THIS_DEVICE", "OTHER_DEVICES", "EVERYWHERE",
     ] as [String?])
@@ -190,7 +191,7 @@ struct ZephrSessionTests {
     }
   }
 
-  @Test("what provider.check says of it is true")
+  @Test("each statement of provider.check is true")
   func check() async throws {
     try await Rig.with(sections: { rig in
       rig.system("news", "zephr", "zephr-demo://auth", "default_identity_provider = \"google\"")

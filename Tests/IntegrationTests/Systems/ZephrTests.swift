@@ -31,7 +31,7 @@ struct ZephrTests {
     }
   }
 
-  @Test("start(provider): who signs people in is the login's, else the standard; nobody else is asked")
+  @Test("start(provider): the identity provider is the login's, else the default; no other is asked")
   func identityProviders() async throws {
     try await Rig.withZephr("identity_providers = [\"google\", \"apple\"]") { rig in
       let error = try await rig.failure("login.start", ["provider": "news"])
@@ -136,7 +136,7 @@ struct ZephrTests {
     }
   }
 
-  @Test("CSRF: with a nonce in the redirect's path each login has an address of its own, also at the broker's endpoint")
+  @Test("CSRF: with a nonce in the redirect's path each login has its own URL, even at the broker's endpoint")
   func nonce() async throws {
     let lines = """
       default_identity_provider = "google"

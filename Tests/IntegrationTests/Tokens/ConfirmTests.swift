@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Rules with `confirm`, of the real daemon: the caller and the one who allows it are programs of their own.
-@Suite("A person's word before a release")
+@Suite("Approval before a release")
 struct ConfirmTests {
   /// In an instance of a user, whose programs need no rule otherwise.
   private static func rule(_ more: String = "") -> String {
@@ -51,7 +51,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("a program waits until `grantctl approve` lets it go on, and gets the token then; others are served meanwhile")
+  @Test("a program waits for `grantctl approve` and then gets the token; others are served during the wait")
   func approved() async throws {
     try await with { rig in
       let asked = try asking(rig)
@@ -79,7 +79,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("nobody says anything: the program learns in time what to do; the one that hangs up waits no longer")
+  @Test("without an answer the program gets the next step in time; a closed connection stops waiting")
   func ends() async throws {
     try await with { rig in
       let asked = try asking(rig, ["--timeout", "6"])
@@ -122,7 +122,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("a word for some time is for this program, a reload ends it, and one that drops the rule lets who waits go on")
+  @Test("an approval for a time is for this program, a reload ends it, and removing the rule releases waiting calls")
   func standing() async throws {
     try await with { rig in
       let asked = try asking(rig)
@@ -147,7 +147,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("an agent and a hook are told who asks, and no token; the daemon that stops leaves nobody waiting")
+  @Test("an agent and a hook see the caller but no token; a stopping daemon ends all waits")
   func told() async throws {
     try await with("[[on_event]]\ncommand = [\"/bin/sh\", \"HOOK\", \"FOLDER\"]\nevents = [\"release.waiting\"]\n") {
       rig in
@@ -172,7 +172,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("a backup cannot wait: it is refused with a rule that is taken as it is and lifts that, for backups alone")
+  @Test("a backup cannot wait: the error has a valid rule that permits backups without approval")
   func backup() async throws {
     try await with { rig in
       let secret: JSON = ["passphrase": "correct horse battery"]
@@ -193,7 +193,7 @@ struct ConfirmTests {
     }
   }
 
-  @Test("grantctl explain says that a person is asked")
+  @Test("grantctl explain reports the approval")
   func explained() async throws {
     try await with { rig in
       let said = try await grantctl(rig, ["explain", "alice"])

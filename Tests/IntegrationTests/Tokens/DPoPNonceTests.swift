@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Nonces in proofs (RFC 9449 §8, §9)")
 struct DPoPNonceTests {
-  @Test("a nonce that the provider wants is learnt by one refusal and kept for what follows")
+  @Test("a nonce that the provider requires is learned from one refusal and kept")
   func nonces() async throws {
     try await Rig.with(Wish.bound) { rig in
       rig.demo.changeSettings { $0.dpop.nonce = .both }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Tokens that are bound to a key (RFC 9449)")
 struct DPoPTests {
-  @Test("a login binds its tokens, and token.get says to which key, by whichever road it answers")
+  @Test("a login binds its tokens, and token.get names the key on every path")
   func login() async throws {
     try await Rig.with(Wish.bound) { rig in
       let login = try await rig.startLogin()
@@ -91,7 +91,7 @@ struct DPoPTests {
     }
   }
 
-  @Test("the key outlives the daemon: refreshes and proofs go on with it, and so does a second login")
+  @Test("the key survives a restart: refreshes, proofs and a second login use it")
   func restart() async throws {
     try await Rig.with(Wish.bound) { rig in
       rig.demo.changeSettings { $0.dpop.mode = .required }

@@ -23,7 +23,7 @@ struct DeclaredAccountTests {
     return (status, output.split(whereSeparator: \.isWhitespace).joined(separator: " "))
   }
 
-  @Test("has a token without any login, refreshed by itself, also after kill -9, and goes with its section")
+  @Test("has a token without a login, refreshed automatically, even after kill -9, and removed with its section")
   func clientCredentials() async throws {
     try await Rig.with(Self.clientCredentials(), sections: { _ in Self.robot }) { rig in
       let seen = try await rig.answer()
@@ -73,7 +73,7 @@ struct DeclaredAccountTests {
     }
   }
 
-  @Test("is shown by grantctl as what it is")
+  @Test("is shown by grantctl with its kind")
   func shown() async throws {
     let wish = Self.clientCredentials { $0.accessTTL = 300 }
     try await Rig.with(wish, sections: { _ in Self.robot }) { rig in
@@ -90,7 +90,7 @@ struct DeclaredAccountTests {
     }
   }
 
-  @Test("whose client the provider refuses is misconfigured, with a hint, until that is mended")
+  @Test("whose client the provider refuses is misconfigured, with a hint, until the correction")
   func invalidClient() async throws {
     let wish = Self.clientCredentials { $0.accessTTL = 300 }
     try await Rig.with(wish, sections: { _ in Self.robot }) { rig in
@@ -131,7 +131,7 @@ struct DeclaredAccountTests {
     }
   }
 
-  @Test("does not take the account of a person, and says so")
+  @Test("does not replace a user's account, and reports it")
   func shadowed() async throws {
     let wish = Wish { $0.client = .init(id: "demo", secret: Self.secret) }
     try await Rig.with(wish) { rig in

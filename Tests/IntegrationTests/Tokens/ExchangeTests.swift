@@ -49,7 +49,7 @@ struct ExchangeTests {
     }
   }
 
-  @Test("52. `token_type` may be `N_A`: what was issued is no access token")
+  @Test("52. `token_type` may be `N_A`: the issued token is not an access token")
   func notApplicable() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -91,7 +91,7 @@ struct ExchangeTests {
   }
 
   @Test(
-    "what the provider refuses is told in its words, and stops no account",
+    "a refusal is reported with the provider's text, and stops no account",
     arguments: [
       ("invalid_target", ErrorReason.scopeNotGranted), ("invalid_scope", .scopeNotGranted),
       ("unsupported_grant_type", .unsupportedByProvider), ("temporarily_unavailable", .temporarilyUnavailable),

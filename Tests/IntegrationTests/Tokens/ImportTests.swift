@@ -85,7 +85,7 @@ struct ImportTests {
     }
   }
 
-  @Test("takes the place of a grant that has ended")
+  @Test("replaces a grant that has ended")
   func replaced() async throws {
     try await Rig.with { rig in
       try await rig.login()

@@ -69,7 +69,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("narrowed tokens outlive the daemon, and so does what their refreshes rotated", arguments: [true, false])
+  @Test("narrowed tokens and their rotated refresh tokens survive a restart", arguments: [true, false])
   func restart(rotates: Bool) async throws {
     try await Rig.with { rig in
       rig.demo.changeSettings { $0.refresh.narrowedRotates = rotates }
@@ -94,7 +94,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("each is refreshed as it is used and ends on its own; whoever asks for one gets one that is valid")
+  @Test("each is refreshed after use and ends separately; a caller always gets a valid one")
   func expiry() async throws {
     try await Rig.with(.shortLived { $0.accessTTL = 3 }) { rig in
       try await rig.login()
@@ -145,7 +145,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("what the person did not grant is refused without asking the provider, and what is no scope or resource too")
+  @Test("scopes that were not granted are refused without a request, invalid scopes and resources too")
   func notGranted() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -176,7 +176,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("a provider that gives less than was asked for is not taken at its word")
+  @Test("an answer with fewer scopes than requested is detected")
   func less() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -190,7 +190,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("a report of a narrowed token refreshes that one alone")
+  @Test("a report of a narrowed token refreshes only that token")
   func rejected() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -220,7 +220,7 @@ struct NarrowedTokenTests {
     }
   }
 
-  @Test("with narrow_tokens = false whoever asks for less gets the whole token, and no other resource")
+  @Test("with narrow_tokens = false a request for less gets the full token, and no other resource")
   func off() async throws {
     try await Rig.with(Wish { $0.provider = "narrow_tokens = false" }) { rig in
       try await rig.login()

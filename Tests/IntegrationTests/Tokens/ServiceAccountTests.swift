@@ -5,7 +5,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("An account that an assertion of its own, or another account's token, is traded for", .atMost)
+@Suite("An account with its own assertion, or with another account's token, for an exchange", .atMost)
 struct ServiceAccountTests {
   @Test("gets tokens by assertions that its key signs, each with a new jti")
   func jwtBearer() async throws {
@@ -44,7 +44,7 @@ struct ServiceAccountTests {
     }
   }
 
-  @Test("is a service account by the JSON that Google gives for its key, and by nothing else")
+  @Test("is a service account only with Google's JSON for its key")
   func google() async throws {
     let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
     let numbers = try key.publicKey.getKeyPrimitives()
@@ -73,7 +73,7 @@ struct ServiceAccountTests {
     }
   }
 
-  @Test("whose key the provider does not know is alone in that: nobody else's refresh stops")
+  @Test("whose key the provider does not know fails without an effect on other accounts")
   func wrongKey() async throws {
     let keys = try ClientKeyPair()
     let wish = Wish.shortLived()
@@ -100,7 +100,7 @@ struct ServiceAccountTests {
     }
   }
 
-  @Test("is derived from another account as soon as that is there, and no longer than it is")
+  @Test("is derived from another account while that account exists")
   func derived() async throws {
     let section = """
       [account.reports]

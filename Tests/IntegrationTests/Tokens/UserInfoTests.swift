@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("What the provider says of a person and of a token")
+@Suite("The provider's data about a user and a token")
 struct UserInfoTests {
   @Test("UserInfo comes plain or signed, with the members as the provider wrote them", arguments: [false, true])
   func userInfo(isSigned: Bool) async throws {
@@ -54,7 +54,7 @@ struct UserInfoTests {
     ]
   }
 
-  @Test("UserInfo that cannot be this person's is refused, and the account is as it was", arguments: Wrong.all)
+  @Test("UserInfo that cannot belong to this user is refused, and the account is unchanged", arguments: Wrong.all)
   func wrong(_ wrong: Wrong) async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -66,7 +66,7 @@ struct UserInfoTests {
     }
   }
 
-  @Test("a 401 costs one refresh; the second question has the new token, and the person's claims come")
+  @Test("a 401 costs one refresh; the second request has the new token and returns the claims")
   func refusedOnce() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -104,7 +104,7 @@ struct UserInfoTests {
     }
   }
 
-  @Test("a 401 without a refresh token needs a login, and says so from then on")
+  @Test("a 401 without a refresh token requires a login, and reports it from then on")
   func refusedForGood() async throws {
     try await Rig.with { rig in
       try rig.demo.fault(.noRefreshToken, at: .tokenCode, times: 1)
@@ -120,7 +120,7 @@ struct UserInfoTests {
     }
   }
 
-  @Test("introspection says whether the token is active, and what else the provider says of it")
+  @Test("introspection returns whether the token is active, and the provider's other members")
   func introspection() async throws {
     try await Rig.with { rig in
       try await rig.login()
@@ -136,7 +136,7 @@ struct UserInfoTests {
     }
   }
 
-  @Test("“active” must be true or false: a text is no answer, nor is none")
+  @Test("“active” must be true or false: neither a text nor its absence is accepted")
   func activeText() async throws {
     try await Rig.with { rig in
       try await rig.login()

@@ -16,7 +16,7 @@ struct AuthorizationRequestTests {
   }
 
   @Test(
-    "10. state is compared by content, whatever the lengths",
+    "10. state is compared by content, at any length",
     arguments: [
       ("a", "a", true), ("a", "b", false), ("a", "aa", false), ("aa", "a", false), ("", "", true), ("", "a", false),
       ("a", "", false), ("abcabc", "abc", false),
@@ -127,7 +127,7 @@ struct AuthorizationRequestTests {
     #expect(throws: AuthorizationRequestError.self) { try wrong.pushed(to: par, client: .none) }
   }
 
-  @Test("what a person, an API or a key adds to the request, each by its name")
+  @Test("parameters of a user, an API or a key are added to the request by name")
   func further() throws {
     let full = try request {
       $0.responseMode = "query.jwt"
@@ -177,7 +177,7 @@ struct AuthorizationRequestTests {
     #expect(url.parameters == [Parameter("client_id", "client"), Parameter("request_uri", "urn:x:1")])
   }
 
-  @Test("15. a signed request is pushed with nothing beside it but who the client is")
+  @Test("15. a signed request is pushed with only the client's identity next to it")
   func pushedSigned() throws {
     let par = try #require(URL(string: "https://id.example/par"))
     for client in Self.clients {
@@ -188,7 +188,7 @@ struct AuthorizationRequestTests {
     }
   }
 
-  @Test("a signed request (RFC 9101) holds all parameters as claims, for a while, for the provider alone")
+  @Test("a signed request (RFC 9101) has all parameters as claims, with an expiry, for this provider")
   func requestObject() throws {
     let key = try KeyFiles.read(KeyFiles.ec256)
     let full = try request {
@@ -235,7 +235,7 @@ struct AuthorizationRequestTests {
     #expect(((try? PushedAuthorizationResponse.parse(answer(body, status: status))) != nil) == accepted)
   }
 
-  @Test("15. a refusal of a pushed request is told in its words, at 200 too")
+  @Test("15. a refusal of a pushed request is reported with its text, even at status 200")
   func pushedRefusal() {
     for status in [200, 400] {
       let response = answer(#"{"error":"invalid_scope"}"#, status: status)

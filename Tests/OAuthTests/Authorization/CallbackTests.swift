@@ -85,7 +85,7 @@ struct CallbackTests {
     if let error { #expect(error.leavesLoginPending) }
   }
 
-  @Test("21. an error without the promised iss ends the login if its state is right, and nothing else does")
+  @Test("21. an error without the promised iss ends only the login with its state")
   func errorWithoutIssuer() {
     #expect(verdict("error=access_denied&state=s", Self.promised) == Self.denied)
     #expect(verdict("error=access_denied&state=x", Self.promised) == .wrongState)
@@ -152,7 +152,7 @@ struct CallbackTests {
   }
 
   @Test(
-    "what cannot be read is refused",
+    "an unreadable response is refused",
     arguments: [
       ("/cb?code=%", .unreadable), ("/cb?code=%4", .unreadable), ("/cb?code=%zz", .unreadable),
       ("/cb?state=%ff", .unreadable), ("/cb?state=" + String(repeating: "s", count: 2049), .tooLarge),
@@ -194,7 +194,7 @@ struct CallbackTests {
   }
 
   @Test(
-    "26. what is no redirect URI",
+    "26. texts that are not a redirect URI",
     arguments: [
       "", "/cb", "http:///cb", "http://127.0.0.1/cb#f", "http://a b/", "https:cb", "1x:/cb", "http://ä.example/",
     ])
@@ -216,7 +216,7 @@ struct CallbackTests {
   }
 
   @Test(
-    "A redirect URI with one more segment keeps all else",
+    "A redirect URI with one more segment keeps all other parts",
     arguments: [
       ("http://127.0.0.1:8400/cb", "http://127.0.0.1:8400/cb/n-1"),
       ("http://127.0.0.1:8400", "http://127.0.0.1:8400/n-1"),
@@ -249,7 +249,7 @@ struct ImplicitTests {
     try AuthorizationResponse.implicitTokens(url, for: Self.expected, quirks: .init(keepMembers: ["uid"]))
   }
 
-  @Test("58. a token is taken from the fragment alone, after iss, state and error")
+  @Test("58. a token is taken only from the fragment, after iss, state and error")
   func good() throws {
     let found = try tokens(
       "db-KEY://2/token#access_token=a%2Bb&token_type=bearer&expires_in=3600&scope=x+y&uid=7&state=s&refresh_token=r")

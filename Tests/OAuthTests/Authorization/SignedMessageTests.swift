@@ -88,7 +88,7 @@ struct JARMTests {
     #expect(nested.response == nil)
   }
 
-  @Test("57. whatever is wrong with the token leaves the login pending", arguments: Signed.common.indices)
+  @Test("57. an invalid token of any kind leaves the login pending", arguments: Signed.common.indices)
   func common(index: Int) {
     let (name, changes, header, error) = Signed.common[index]
     let compact = Signed.make(Self.claims, changes, header: header)
@@ -105,7 +105,7 @@ struct JARMTests {
     }
   }
 
-  @Test("57. an altered response, a response twice, and what is no token are refused")
+  @Test("57. an altered response, a response twice, and a text that is not a token are refused")
   func altered() throws {
     let compact = Signed.make(Self.claims).exposed
     let parts = compact.split(separator: ".")
@@ -166,7 +166,7 @@ struct SignedUserInfoTests {
     #expect(UserInfo.compact(bytes) == nil)
   }
 
-  @Test("47. the signature always; iss, aud and times where they are there", arguments: Signed.common.indices)
+  @Test("47. the signature is always checked; iss, aud and times if present", arguments: Signed.common.indices)
   func common(index: Int) {
     let (name, changes, header, error) = Signed.common[index]
     #expect(throws: UserInfoError.token(error), "\(name)") {

@@ -31,7 +31,7 @@ struct DeviceTests {
   }
 
   @Test(
-    "49. interval 5 by default; what a server gives is kept within reason",
+    "49. interval 5 by default; a server's value is limited",
     arguments: [
       ("", 5), (#","interval":1"#, 1), (#","interval":7.5"#, 7.5), (#","interval":"9""#, 9), (#","interval":0"#, 1),
       (#","interval":-3"#, 1), (#","interval":86400"#, 300), (#","interval":null"#, 5), (#","interval":1e300"#, 300),
@@ -59,7 +59,7 @@ struct DeviceTests {
   }
 
   @Test(
-    "49. an answer that a person cannot be shown is refused",
+    "49. an answer that cannot be shown to a user is refused",
     arguments: [
       "[]", "{}", #"{\#(good)}"#, #"{\#(good),"expires_in":0}"#, #"{\#(good),"expires_in":-1}"#,
       #"{\#(good),"expires_in":true}"#, #"{\#(good),"expires_in":1,"interval":"soon"}"#,
@@ -83,7 +83,7 @@ struct DeviceTests {
     }
   }
 
-  @Test("49. a refusal at the device endpoint is told in its words, at 200 and at 4xx")
+  @Test("49. a refusal at the device endpoint is reported with its text, at 200 and at 4xx")
   func refusal() {
     for status in [200, 400, 401] {
       let response = answer(#"{"error":"unauthorized_client"}"#, status: status)
@@ -106,7 +106,7 @@ struct DeviceTests {
     return error.map { DevicePoll.next($0, interval: interval) }
   }
 
-  @Test("49. `slow_down` adds 5 for good; `authorization_pending` goes on")
+  @Test("49. `slow_down` adds 5 permanently; `authorization_pending` continues")
   func slowDown() {
     var interval = Duration.seconds(5)
     for expected in [10, 15, 20] {
@@ -142,7 +142,7 @@ struct DeviceTests {
     #expect(next(body, status: status) == poll)
   }
 
-  @Test("49. what time does not mend stops as well", arguments: ["invalid_client", "unauthorized_client", "strange"])
+  @Test("49. permanent errors stop as well", arguments: ["invalid_client", "unauthorized_client", "strange"])
   func failed(code: String) {
     guard case .failed(.oauth(let error, 400, nil))? = next(#"{"error":"\#(code)"}"#) else {
       Issue.record("\(code) goes on")

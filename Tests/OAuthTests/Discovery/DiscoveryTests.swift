@@ -171,7 +171,7 @@ struct DiscoveryTests {
     #expect(throws: ResponseError.self) { try parse(answer(start + filler + #"x"}"#)) }
   }
 
-  @Test("metadata keeps what it says of features, and passes over lists of another type")
+  @Test("metadata keep the features, and skip lists of another type")
   func features() throws {
     let body = #"""
       {"issuer":"https://id.example/realm","scopes_supported":["openid"],"grant_types_supported":"code",
@@ -186,7 +186,7 @@ struct DiscoveryTests {
     #expect(throws: ResponseError.self) { try parse(answer(odd)) }
   }
 
-  @Test("metadata says what a client may sign, where certificates go, and what it must do")
+  @Test("metadata name the signing algorithms of the client, the endpoints for certificates, and its duties")
   func extensions() throws {
     let body = #"""
       {"issuer":"https://id.example/realm","token_endpoint":"https://id.example/t",

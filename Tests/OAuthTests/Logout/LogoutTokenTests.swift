@@ -42,13 +42,13 @@ struct LogoutTokenTests {
     #expect(throws: LogoutTokenError.noToken) { try LogoutToken.parse(form: Data([0xff])) }
   }
 
-  @Test("56. whatever is wrong with the token", arguments: Signed.common.indices)
+  @Test("56. every flaw of a token", arguments: Signed.common.indices)
   func common(index: Int) {
     let (name, changes, header, error) = Signed.common[index]
     #expect(verdict(changes, header: header) == .token(error), "\(name)")
   }
 
-  @Test("56. each required claim is there", arguments: ["iss", "aud", "iat", "exp", "jti", "events"])
+  @Test("56. each required claim is present", arguments: ["iss", "aud", "iat", "exp", "jti", "events"])
   func missing(claim: String) {
     #expect(verdict([claim: nil]) == .token(.malformed("it has no \(claim)")))
   }

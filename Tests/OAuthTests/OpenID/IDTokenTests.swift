@@ -10,7 +10,7 @@ struct IDTokenTests {
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519",
   ]
 
-  @Test("a good token is taken, whatever it is signed with", arguments: algorithms)
+  @Test("a valid token is accepted with every signature algorithm", arguments: algorithms)
   func good(algorithm: String) throws {
     let compact = Tokens.make(
       [
@@ -52,7 +52,7 @@ struct IDTokenTests {
     #expect(Tokens.verdict(twice) == .malformed("its claims are not a JSON object"))
   }
 
-  @Test("38. a symmetric algorithm only with a client secret, and where it is configured")
+  @Test("38. a symmetric algorithm only with a client secret, and only if configured")
   func symmetric() {
     let compact = Tokens.make(algorithm: "HS256")
     let none = Keys.set()
@@ -89,7 +89,7 @@ struct IDTokenTests {
   }
 
   @Test(
-    "40. each required claim is there, and each claim has its own type",
+    "40. each required claim is present, and each claim has its own type",
     arguments: [
       ("iss", nil), ("sub", nil), ("aud", nil), ("exp", nil), ("iat", nil), ("iss", .number("1")), ("iss", .string("")),
       ("sub", .string("")), ("sub", .number("1")), ("aud", .array([])), ("aud", .string("")), ("aud", .bool(true)),
@@ -131,7 +131,7 @@ struct IDTokenTests {
     #expect(Tokens.verdict(Tokens.make(["aud": audience, "azp": party.map(JSON.string)])) == error)
   }
 
-  @Test("41. where trusted audiences are listed, no others may stand beside the client")
+  @Test("41. with a list of trusted audiences, no others may be next to the client")
   func trustedAudiences() {
     let compact = Tokens.make(["aud": Self.many, "azp": .string("client")])
     #expect(Tokens.verdict(compact, Tokens.checks { $0.trustedAudiences = ["service"] }) == nil)
@@ -187,7 +187,7 @@ struct IDTokenTests {
   }
 
   @Test(
-    "43. the nonce is equal, and there is none where none was sent",
+    "43. the nonce is equal, and absent if none was sent",
     arguments: [
       (nil, nil, nil), ("n", "n", nil), ("n", "m", .wrongNonce), ("n", "nn", .wrongNonce), ("n", nil, .missingNonce),
       (nil, "n", .unexpectedNonce), ("n", "", .wrongNonce),
@@ -217,7 +217,7 @@ struct IDTokenTests {
   }
 
   @Test(
-    "44. with EdDSA, whose hash nobody names, SHA-256 is taken as well; with no other algorithm", arguments: algorithms)
+    "44. with EdDSA, which names no hash, SHA-256 is accepted too; with no other algorithm", arguments: algorithms)
   func hashOfEdDSA(algorithm: String) {
     let digest = SignatureAlgorithm.rs256.digest(Data("token".utf8))
     let token = Tokens.make(["at_hash": .string(base64URL(digest.prefix(16)))], algorithm: algorithm)
@@ -295,7 +295,7 @@ struct IDTokenTests {
     #expect(Tokens.verdict(Tokens.make(), keys: Keys.set(jwk)) == error)
   }
 
-  @Test("45. a key without a name is tried where none has the token's; where it does not fit: fetch the keys again")
+  @Test("45. a key without an id is tried if none has the token's; if it does not fit, the keys are fetched again")
   func namelessKeys() {
     let nameless = Keys.jwk("ES256", kid: nil)
     let forged = Tokens.make().exposed.dropLast(8) + "AAAAAAAA"
@@ -312,7 +312,7 @@ struct IDTokenTests {
     #expect(Tokens.verdict(other) == .unknownKey(kid: nil))
   }
 
-  @Test("45. a key set has at most 100 keys, and passes over what it cannot use")
+  @Test("45. a key set has at most 100 keys, and unusable keys are skipped")
   func keySet() throws {
     let strange = [
       #"{"kty":"XX"}"#, "7", "{}", #"{"kty":"RSA","n":"AQAB"}"#, #"{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}"#,

@@ -60,7 +60,7 @@ struct RequestSigningTests {
     }
   }
 
-  @Test("54. aud, where the provider wants that: the endpoint that is asked, each its own")
+  @Test("54. aud, if the provider requires it: the requested endpoint, each its own")
   func endpointAudience() throws {
     let client = ClientAuthentication.assertion(key: try KeyFiles.read(KeyFiles.ec256), audience: nil)
     for text in ["https://id.example/token", "https://id.example/revoke?x=1"] {
@@ -100,7 +100,7 @@ struct RequestSigningTests {
     #expect(found["sub"] == nil && found["scope"] == nil && found["exp"] == .number("1800000060"))
   }
 
-  @Test("a request without signatures is sent as it is")
+  @Test("a request without signatures is sent unchanged")
   func unsigned() throws {
     let request = TokenRequest.refresh(Secret("r")).httpRequest(to: Self.endpoint, clientID: "id", client: .none)
     let sent = try request.signed(
@@ -112,7 +112,7 @@ struct RequestSigningTests {
     #expect(sent == request)
   }
 
-  @Test("mutual TLS names the client in the body, and nothing else does")
+  @Test("mutual TLS names only the client in the body")
   func mutualTLS() {
     let request = TokenRequest.refresh(Secret("r")).httpRequest(to: Self.endpoint, clientID: "id", client: .mutualTLS)
     #expect(request.form == ["grant_type": "refresh_token", "refresh_token": "r", "client_id": "id"])
@@ -149,7 +149,7 @@ struct RequestSigningTests {
   }
 
   @Test(
-    "48. htu is the URL as it is written, with a path",
+    "48. htu is the URL as written, with a path",
     arguments: [
       ("https://API.example/a%20b/?q#f", "https://API.example/a%20b/"), ("https://api.example", "https://api.example/"),
       ("https://api.example?q", "https://api.example/"), ("http://[::1]:80/x#?", "http://[::1]:80/x"),

@@ -50,7 +50,7 @@ struct SigningKeyTests {
   }
 
   @Test(
-    "each algorithm signs what its own verification takes",
+    "each algorithm's signature passes its own verification",
     arguments: ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"])
   func algorithms(name: String) throws {
     let files = ["ES256": KeyFiles.ec256, "ES384": KeyFiles.ec384, "ES512": KeyFiles.ec521]
@@ -127,7 +127,7 @@ struct SigningKeyTests {
   static let half = base64URL(Array(repeating: 0x81, count: 128))
 
   @Test(
-    "what is no key is refused in words, and never with the key in them",
+    "a text that is not a key is refused, and the message never contains the key",
     arguments: [
       "", "\n \n", "garbage", "-----BEGIN PRIVATE KEY-----", "-----BEGIN -----",
       "-----BEGIN PRIVATE KEY-----\nAAAA", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----",

@@ -20,7 +20,7 @@ struct IntrospectionTests {
     if active == true { #expect(parsed?.members["scope"] == .string("a")) }
   }
 
-  @Test("51. a refusal is told in its words; an outage and a redirect are no answer")
+  @Test("51. a refusal is reported with its text; an outage and a redirect are not answers")
   func refusals() {
     let refused = ResponseError.oauth(OAuthError(code: .invalidClient), status: 401, retryAfter: nil)
     #expect(throws: refused) {
@@ -88,7 +88,7 @@ struct EndSessionTests {
     #expect(!request { $0.postLogoutRedirectURI = nil }.isReturn(url))
   }
 
-  @Test("55. without a state of ours, one that comes is a stranger's")
+  @Test("55. without a state of the login, a state in the callback is foreign")
   func noState() {
     let stateless = request { $0.state = nil }
     #expect(stateless.isReturn("http://127.0.0.1:8400/out"))
@@ -100,7 +100,7 @@ struct EndSessionTests {
 struct ClientRegistrationTests {
   static let endpoint = URL(string: "https://id.example/register")!
 
-  @Test("a registration asks for what a native client needs, and publishes its keys' public halves")
+  @Test("a registration requests a native client's features, and publishes its public keys")
   func request() throws {
     let key = try KeyFiles.read(KeyFiles.ed25519)
     let request = ClientRegistrationRequest(
@@ -159,7 +159,7 @@ struct ClientRegistrationTests {
     }
   }
 
-  @Test("a refusal is told in its words")
+  @Test("a refusal is reported with its text")
   func refusal() {
     let response = answer(#"{"error":"invalid_redirect_uri","error_description":"no"}"#, status: 400)
     let error = OAuthError(code: .invalidRedirectURI, description: "no")

@@ -22,7 +22,7 @@ struct GrantTypeTests {
     #expect(form(.clientCredentials(scopes: [])) == ["grant_type": "client_credentials", "client_id": "id"])
   }
 
-  @Test("58. the password grant carries name and password in the body alone; tokens never in URLs or logs")
+  @Test("58. the password grant has name and password only in the body; tokens never in URLs or logs")
   func password() {
     let request = TokenRequest.password(username: "p@x.example", password: Secret("pa&ss"), scopes: ["a"])
     #expect(
@@ -105,7 +105,7 @@ struct GrantTypeTests {
     #expect(parsed == nil || parsed?.issuedTokenType == "urn:x")
   }
 
-  @Test("52. N_A is a token type of exchanges alone")
+  @Test("52. N_A is a token type only of exchanges")
   func notElsewhere() {
     let body = #"{"access_token":"a","token_type":"N_A"}"#
     #expect(throws: ResponseError.self) { try TokenResponse.parse(answer(body), quirks: .init()) }
@@ -114,7 +114,7 @@ struct GrantTypeTests {
   // MARK: Odd answers
 
   @Test(
-    "31. where the provider never says the type, the configuration does, and a type that came is still read",
+    "31. if the provider never sends the type, the configuration does, and a received type is still read",
     arguments: [
       (#"{"access_token":"a"}"#, "Bearer"), (#"{"access_token":"a","token_type":null}"#, "Bearer"),
       (#"{"access_token":"a","token_type":"DPoP"}"#, "DPoP"), (#"{"access_token":"a","token_type":"mac"}"#, nil),
@@ -152,7 +152,7 @@ struct GrantTypeTests {
   }
 
   @Test(
-    "37. what is no error in those words is success",
+    "37. an answer without that error text is a success",
     arguments: [
       #","ok":true"#, #","errcode":0"#, #","errcode":"","fault":[]"#, #","fault":{"code":{}}"#, #","ok":"false""#,
     ])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import OAuth
 
-@Suite("UserInfo, revocation, and what they are made of")
+@Suite("UserInfo, revocation, and their parts")
 struct OtherMessageTests {
   static let endpoint = URL(string: "https://id.example/e")!
 
@@ -84,7 +84,7 @@ struct OtherMessageTests {
     #expect(JSON(Data(value.serialized.utf8)) == value)
   }
 
-  @Test("JSON never traps, whatever the bytes")
+  @Test("JSON never traps on any bytes")
   func jsonNoise() {
     var generator = Seeded(state: 1)
     let alphabet = Array(#"{}[]",:\u0d8e1-+.tfn "#.utf8) + [0xff, 0xc3, 0x00]
@@ -108,13 +108,13 @@ struct OtherMessageTests {
     #expect(decodeBase64URL(text) == Data(bytes))
   }
 
-  @Test("what is not base64url", arguments: ["A", "AQ==", "+/8", "A Q", "AQ\n", "AAAAA", "é", "AR", "AAB"])
+  @Test("texts that are not base64url", arguments: ["A", "AQ==", "+/8", "A Q", "AQ\n", "AAAAA", "é", "AR", "AAB"])
   func notBase64(text: String) {
     #expect(decodeBase64URL(text) == nil)
   }
 
   @Test(
-    "a stranger's text is made printable",
+    "foreign text is made printable",
     arguments: [
       ("plain é 😀", 20, "plain é 😀"), ("a\nb\u{1b}[31m", 40, #"a\u{a}b\u{1b}[31m"#),
       ("\u{202e}evil", 40, #"\u{202e}evil"#), ("\u{2028}", 40, #"\u{2028}"#), ("abcdef", 6, "abcdef"),

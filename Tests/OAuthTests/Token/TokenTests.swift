@@ -93,7 +93,7 @@ struct TokenTests {
   static let form = "application/x-www-form-urlencoded"
 
   @Test(
-    "30. success is a 2xx with a JSON object; a form only where the provider says so",
+    "30. success is a 2xx with a JSON object; a form only if the provider sends one",
     arguments: [
       (200, "application/json", good, false, true), (200, "text/plain", good, false, true),
       (201, "application/json", good, false, true), (203, "", good, false, true), (204, "", "", false, false),
@@ -142,7 +142,7 @@ struct TokenTests {
   }
 
   @Test(
-    "32. what is no lifetime is unknown, and said",
+    "32. an invalid lifetime is unknown, and reported",
     arguments: [
       "-1", #""-1""#, "-1e999", "true", "false", #""""#, #""soon""#, "[]", "{}", #""0x10""#, #""nan""#, #""true""#,
     ])
@@ -183,7 +183,7 @@ struct TokenTests {
   }
 
   @Test(
-    "33. a success that is refused for something else has a refresh token where the settings look, or one alone",
+    "33. a success refused for another reason has a refresh token at the configured path, or only one",
     arguments: [
       (200, #"{"refresh_token":"r","refresh_token_expires_in":60}"#, [], "r"),
       (201, #"{"refresh_token":"old","refresh_token":"r"}"#, [], "r"), (400, #"{"refresh_token":"r"}"#, [], nil),
@@ -201,7 +201,7 @@ struct TokenTests {
   }
 
   @Test(
-    "35. of members with one name the last counts (RFC 8259 §4), and half a surrogate pair is no reason to refuse",
+    "35. of members with one name the last is used (RFC 8259 §4), and half a surrogate pair is accepted",
     arguments: [
       (#","expires_in":1,"expires_in":2"#, ["expires_in"]), (#","a":{"b":1,"b":2}"#, ["b"]),
       (#","a":1,"a":2,"a":3"#, ["a"]), (#","a":"\ud800""#, []), (#","a":"\ud800\ud800\udc00x""#, []),
@@ -225,7 +225,7 @@ struct TokenTests {
     #expect(try parse(members, .init(scopeSeparator: separator)).scope == scope)
   }
 
-  @Test("35. unknown members are passed over, and kept as they are where the provider says so")
+  @Test("35. unknown members are skipped, and kept unchanged for providers that need them")
   func extra() throws {
     let members = #","instance_url":"https://x.example","realmId":9007199254740993,"n":{"a":[1.50,null,true]},"z":1"#
     #expect(try parse(members).extra == Data("{}".utf8))
@@ -233,7 +233,7 @@ struct TokenTests {
     #expect(String(decoding: kept, as: UTF8.self) == #"{"n":{"a":[1.50,null,true]},"realmId":9007199254740993}"#)
   }
 
-  @Test("35. a nested token is found by its path, and members beside it are kept too")
+  @Test("35. a nested token is found by its path, and members next to it are kept too")
   func nested() throws {
     let body = #"{"ok":true,"team":"T1","authed_user":{"access_token":"u","token_type":"Bearer","scope":"a,b"}}"#
     let quirks = TokenResponseQuirks(scopeSeparator: ",", keepMembers: ["team"], path: ["authed_user"])

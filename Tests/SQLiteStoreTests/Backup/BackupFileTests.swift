@@ -20,7 +20,7 @@ struct BackupFileTests {
     Backup(host: "a.example", madeAt: Sample.time(1_700_000_000_000), version: "1.2.3", state: state)
   }
 
-  @Test("holds the whole state, opens in a store under another key, and leaves nothing beside it")
+  @Test("holds the whole state, opens in a store under another key, and leaves no temporary file")
   func whole() async throws {
     let store = try folder.open()
     let file = try await store.pack(backup(), with: Self.passphrase)
@@ -41,7 +41,7 @@ struct BackupFileTests {
     }
   }
 
-  @Test("says what is wrong with it, or with what it is to be opened with")
+  @Test("reports the fault in it, or in its passphrase")
   func reasons() async throws {
     let store = try folder.open()
     let file = try await store.pack(backup(), with: Self.key)

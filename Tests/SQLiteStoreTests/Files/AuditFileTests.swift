@@ -33,7 +33,7 @@ struct AuditFileTests {
       last: Timestamp(seconds: last ?? first))
   }
 
-  @Test("gives back what was written, after it was opened again, the latest first")
+  @Test("returns written records after it was reopened, the latest first")
   func roundTrip() async throws {
     let bare = AuditRecord(
       id: 2, entry: AuditEntry(action: .policy, method: "broker.reload", who: .init(uid: nil)), pid: nil, count: 1,
@@ -49,7 +49,7 @@ struct AuditFileTests {
     await second.close()
   }
 
-  @Test("keeps the higher count of a record, whichever comes last")
+  @Test("keeps the higher count of a record in either order")
   func counts() async throws {
     let file = try file()
     try await file.write([record(1, to: 2000, count: 9)], most: 1000)
@@ -107,7 +107,7 @@ struct AuditFileTests {
     await file.close()
   }
 
-  @Test("counts what did not get to its unit among the refusals")
+  @Test("counts undelivered credentials among the refusals")
   func refusals() async throws {
     let file = try file()
     let results = ["ok", "not_permitted", "login_required", "rate_limited", "not_delivered"]
@@ -118,7 +118,7 @@ struct AuditFileTests {
     await file.close()
   }
 
-  @Test("forgets what is old, and the oldest where there is too much")
+  @Test("removes old records, and the oldest above the limit")
   func retention() async throws {
     let file = try file()
     try await file.write((1...20).map { record($0, from: $0 * 100) }, most: 1000)
@@ -141,7 +141,7 @@ struct AuditFileTests {
     try await file.read(AuditQuestion(limit: 10_000)).map(\.id).sorted()
   }
 
-  @Test("forgets refusals as they are written, the oldest of who has too many, and what happened last of all")
+  @Test("removes refusals first, of the largest holder, and releases last")
   func shares() async throws {
     let file = try file()
     try await file.write((1...100).map { record($0) }, most: 160)
@@ -172,7 +172,7 @@ struct AuditFileTests {
     await second.close()
   }
 
-  @Test("forgets very many in pieces, where the limit was lowered")
+  @Test("removes very many in steps after the limit was lowered")
   func lowered() async throws {
     let file = try file()
     try await file.write((1...25_000).map { refusal($0, of: "a\($0 % 100)", .named) }, most: 1_000_000)
@@ -244,7 +244,7 @@ struct AuditFileTests {
     await first.close()
   }
 
-  @Test("that is removed or replaced while it is open is begun anew", arguments: [false, true])
+  @Test("that is removed or replaced while open is started again", arguments: [false, true])
   func removed(isReplaced: Bool) async throws {
     let file = try file()
     try await file.write([record(1)], most: 1000)

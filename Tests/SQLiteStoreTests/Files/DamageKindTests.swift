@@ -12,7 +12,7 @@ import Testing
   }
 
   @Test(
-    "what may be readable later is an error",
+    "a temporary fault is an error",
     arguments: [ResultCode.read, .inputOutput, .outOfMemory, .busy, .locked, .cannotOpen, .full])
   func passing(code: ResultCode) {
     #expect(throws: DatabaseError(code)) {

@@ -20,7 +20,7 @@ struct DiskTests {
   }
 
   @Test(
-    "because it is full: what is saved stays, and the next commit works once there is room",
+    "because it is full: saved data stay, and the next commit works once there is space",
     .enabled(if: Fixture.ownMounts != nil, noDisk))
   func full() throws {
     let store = try onDisk(kilobytes: 2000)
@@ -38,7 +38,7 @@ struct DiskTests {
   }
 
   @Test(
-    "when the log is taken in: the log keeps what the database has no room for, also over the end of the process",
+    "during a checkpoint: the log keeps its data, even across the end of the process",
     .enabled(if: Fixture.ownMounts != nil, noDisk))
   func fullAtCheckpoint() throws {
     let store = try onDisk(kilobytes: 16_000, #""$@"; "$@""#)
@@ -94,7 +94,7 @@ struct DiskTests {
   }
 
   @Test(
-    "also not a new database: the old one goes on, and the rebuild works once there is room",
+    "during a rebuild: the old database continues, and the rebuild works once there is space",
     .enabled(if: Fixture.ownMounts != nil, noDisk))
   func fullAtRebuild() throws {
     let store = try onDisk(kilobytes: 3000)
@@ -114,7 +114,7 @@ struct DiskTests {
   }
 
   @Test(
-    "also not a new database, because its folder is read-only: the old one goes on",
+    "because its folder is read-only, during a rebuild: the old database continues",
     .enabled(if: Fixture.ownMounts != nil, noDisk))
   func readOnlyAtRebuild() throws {
     let store = try onDisk(kilobytes: 3000)
@@ -146,7 +146,7 @@ struct DiskTests {
     #expect(try store.ask("get") == "a=1000 b=600000 c=1000")
   }
 
-  @Test("because another program has locked the database: that is said, loads go on, and so do commits afterwards")
+  @Test("because another program has locked the database: reported, reads continue, and later commits work")
   func locked() async throws {
     let store = try folder.open()
     try await store.commit([.putValue("x", "1")])
@@ -167,7 +167,7 @@ struct DiskTests {
     await store.close()
   }
 
-  @Test("for long: looks go on meanwhile, and no more commits wait than there is room for")
+  @Test("for long: checks continue, and waiting commits are limited")
   func slow() async throws {
     let (taken, goOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let isFirst = Atomic(true)

@@ -47,7 +47,7 @@ struct LossTests {
     }
   }
 
-  @Test("is seen by a look, takes no commit, and is written anew from memory", arguments: Loss.allCases)
+  @Test("is found by a check, accepts no commit, and is rebuilt from memory", arguments: Loss.allCases)
   func lost(_ loss: Loss) async throws {
     let store = try folder.open()
     try await store.commit(Sample.everything)
@@ -87,7 +87,7 @@ struct LossTests {
   }
 
   @Test(
-    "by damage is told apart from a disk that takes nothing, and what is left of it is kept", arguments: [true, false])
+    "by damage differs from a disk that refuses writes, and the rest is kept", arguments: [true, false])
   func damaged(isSeen: Bool) async throws {
     try await folder.fill(Sample.everything)
     let store = try folder.open()
@@ -115,7 +115,7 @@ struct LossTests {
     await again.close()
   }
 
-  @Test("by what another program writes to it during a commit is found by that commit")
+  @Test("by another program's write during a commit is found by that commit")
   func damagedDuringCommit() async throws {
     try await folder.fill(Sample.everything)
     let damages = Mutex(false)
@@ -195,7 +195,7 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("stays its owner's while the file of the lock is gone")
+  @Test("keeps its owner while the lock's file is missing")
   func lockFileGone() async throws {
     let store = try folder.open()
     unlink(folder.state + "/grantd.lock")
@@ -272,7 +272,7 @@ struct LossTests {
     #expect(try await folder.nextState(keyFile: file) == Sample.state)
   }
 
-  @Test("leaves what else than accounts it had in the file of the stop, and the next run has it")
+  @Test("saves its data other than accounts in the emergency copy, which the next run reads")
   func rescuedRest() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     var rest = Sample.state
@@ -296,7 +296,7 @@ struct LossTests {
     #expect(!FileManager.default.fileExists(atPath: path))
   }
 
-  @Test("that an older copy took the place of is not sealed under a new key")
+  @Test("that an older copy replaced is not sealed under a new key")
   func rotatedOverOlder() async throws {
     let file = folder.innerKey
     let store = try folder.open(keyFile: file)
@@ -312,7 +312,7 @@ struct LossTests {
 
   /// What stays the same file of the same size.
   @Test(
-    "that another program has written to is damaged, also where a commit comes first",
+    "that another program has written to is damaged, even if a commit comes first",
     arguments: Overwriting.allCases, [true, false])
   func overwritten(_ what: Overwriting, commits: Bool) async throws {
     try await folder.fill(Sample.everything)
@@ -413,7 +413,7 @@ struct LossTests {
     await again.close()
   }
 
-  @Test("and what was taken over once is not taken over again, though its file could not be removed")
+  @Test("and a copy that was merged once is not merged again, even if its file could not be removed")
   func rescuedOnce() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
@@ -505,7 +505,7 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("and such an account stays in a file while the disk takes nothing, also where another one takes its place")
+  @Test("and such an account stays in a file while the disk refuses writes, even if another replaces it")
   func rescuedDamageOnFullDisk() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
@@ -534,7 +534,7 @@ struct LossTests {
     await again.close()
   }
 
-  @Test("and a commit that ends only after the file was written anew leaves it there")
+  @Test("and a commit that ends after the file was rewritten leaves it there")
   func rescuedBeforeLateCommit() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let first = try folder.open()
@@ -577,7 +577,7 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("and what was put elsewhere is put aside where it can never be read, and not taken from where others may write")
+  @Test("and an unreadable copy is moved aside, and none is read from a folder that others may write")
   func rescuedElsewhere() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
@@ -620,7 +620,7 @@ struct LossTests {
     #expect(!FileManager.default.fileExists(atPath: path))
   }
 
-  @Test("is not written anew where another process has taken the store meanwhile")
+  @Test("is not rebuilt if another process has taken the store in the interim")
   func ownedByAnother() async throws {
     let store = try folder.open()
     try await store.commit([.putValue("mine", "1")])

@@ -125,7 +125,7 @@ struct OpeningTests {
     }
   }
 
-  @Test("whose database is gone or empty and whose log is not", arguments: [true, false])
+  @Test("whose database is missing or empty while its log exists", arguments: [true, false])
   func logAlone(missing: Bool) async throws {
     try folder.write(Data("log".utf8), to: folder.database + "-wal")
     if !missing { try folder.write(Data(), to: folder.database) }
@@ -144,7 +144,7 @@ struct OpeningTests {
     await store.close()
   }
 
-  @Test("but a list of migrations alone is a new store: the first start ended before the first of them")
+  @Test("but only a list of migrations is a new store: the first start ended before the first migration")
   func listOfMigrationsAlone() async throws {
     try folder.write(Data(), to: folder.database)
     try sql("CREATE TABLE grdb_migrations (identifier TEXT NOT NULL PRIMARY KEY)")
@@ -152,7 +152,7 @@ struct OpeningTests {
     #expect(refusal(key: Sample.otherKey) == .wrongKey(path: folder.database, keySource: "test"))
   }
 
-  @Test("but a journal beside an empty database is a new store: the first start ended as it turned the log on")
+  @Test("but a journal next to an empty database is a new store: the first start ended during its setup")
   func hotJournal() async throws {
     let source = folder.path + "/source.db"
     try folder.write(Data(), to: source)
@@ -195,7 +195,7 @@ struct OpeningTests {
     #expect(try FileManager.default.contentsOfDirectory(atPath: folder.state).isEmpty)
   }
 
-  @Test("where a file is in the place of the folder")
+  @Test("with a file instead of the folder")
   func fileForFolder() throws {
     try folder.write(Data(), to: folder.path + "/state")
     guard case .unreadable = refusal() else {

@@ -70,7 +70,7 @@ struct ProcessTests {
     await store.close()
   }
 
-  @Test("a newer store is not touched even where a killed process left a log")
+  @Test("a newer store is not changed even with a log of a killed process")
   func newerWithLog() async throws {
     let writer = try Fixture("commit", folder)
     _ = try writer.lines(5)
@@ -88,7 +88,7 @@ struct ProcessTests {
     try reader.close()
   }
 
-  @Test("all files are closed to others, whatever they were", arguments: [true, false])
+  @Test("all files are closed to other users, whatever mode they had", arguments: [true, false])
   func permissions(existing: Bool) async throws {
     if existing {
       try await folder.fill(Sample.everything)

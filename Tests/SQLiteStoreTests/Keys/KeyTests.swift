@@ -17,7 +17,7 @@ struct KeyTests {
     }
   }
 
-  @Test("is not made anew where there is a database, its log, or one that is to take its place")
+  @Test("is not made again next to a database, its log, or a prepared replacement")
   func notMadeAnew() throws {
     for suffix in ["", "-wal", ".rebuilt"] {
       try folder.write(Data("x".utf8), to: folder.database + suffix)

@@ -7,7 +7,7 @@ import SQLiteStore
 import Synchronization
 import Testing
 
-@Suite("Writing the store anew", .serialized, .timeLimit(.minutes(2)))
+@Suite("Rebuilding the store", .serialized, .timeLimit(.minutes(2)))
 struct RebuildTests {
   let folder = TemporaryFolder()
 
@@ -17,7 +17,7 @@ struct RebuildTests {
     return state
   }
 
-  @Test("replaces all that was there, and the old is put aside with its log and opens as it was")
+  @Test("replaces all data; the old database is moved aside with its log and opens unchanged")
   func replaces() async throws {
     let store = try folder.open()
     try await store.commit([.putValue("old", "1")])
@@ -36,7 +36,7 @@ struct RebuildTests {
     await old.close()
   }
 
-  @Test("takes the commits that are under way and those that wait into the new one, in their order")
+  @Test("applies running and waiting commits to the new one, in their order")
   func commitsMeanwhile() async throws {
     let (taken, goOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let count = Mutex(0)
@@ -111,7 +111,7 @@ struct RebuildTests {
     }
   }
 
-  @Test("keeps the three latest of what it put aside, and touches nothing else")
+  @Test("keeps the three latest replaced databases, and changes nothing else")
   func keepsThree() async throws {
     let store = try folder.open()
     let other = folder.state + "/grantd.db.damaged-by-me"
@@ -163,7 +163,7 @@ struct RebuildTests {
     await #expect(throws: StoreError.closed) { try await store.examine() }
   }
 
-  @Test("is ended by a close that comes meanwhile, and what was committed is there")
+  @Test("is ended by a concurrent close, and committed data exist")
   func closing() async throws {
     let store = try folder.open()
     await withTaskGroup(of: Void.self) { group in

@@ -45,7 +45,7 @@ struct RotationTests {
   }
 
   @Test(
-    "that the store has is on disk before a database is written anew, also where an older one was put in its place",
+    "of the store are on disk before a rebuild, even if an older database replaced it",
     arguments: [true, false])
   func olderKeyPutBack(isFolderLost: Bool) async throws {
     let file = folder.innerKey
@@ -62,7 +62,7 @@ struct RotationTests {
     #expect(try folder.contents(file) != old && !FileManager.default.fileExists(atPath: file + ".next"))
   }
 
-  @Test("leaves the file its key where an older database was put in its place meanwhile")
+  @Test("keeps the key in the file if an older database replaced the store in the interim")
   func swapped() async throws {
     let folder = folder
     let first = try opened()
@@ -109,7 +109,7 @@ struct RotationTests {
     await again.close()
   }
 
-  @Test("goes on with commits that come before, meanwhile and after, and can be done again and again")
+  @Test("continues with commits before, during and after it, and can be repeated")
   func commitsMeanwhile() async throws {
     let store = try opened()
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -176,7 +176,7 @@ struct RotationTests {
     await #expect(throws: KeyRotationError.store(.closed)) { try await store.rotateKey() }
   }
 
-  @Test("changes nothing where the new key cannot be written")
+  @Test("changes nothing if the new key cannot be written")
   func unwritableKey() async throws {
     let store = try opened()
     try await store.commit(Sample.everything)
@@ -198,7 +198,7 @@ struct RotationTests {
     await store.close()
   }
 
-  @Test("changes nothing where the database cannot be written, and works once it can")
+  @Test("changes nothing if the database cannot be written, and works later")
   func damaged() async throws {
     let store = try opened()
     try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
@@ -228,7 +228,7 @@ struct RotationTests {
     await mended.close()
   }
 
-  @Test("says what is still under the old key: the log that another program reads, and what was put aside")
+  @Test("lists data still under the old key: a log that another program reads, and replaced databases")
   func remains() async throws {
     let store = try opened()
     try await store.commit(Sample.everything)
@@ -279,7 +279,7 @@ struct RotationTests {
     await store.close()
   }
 
-  @Test("holds for a database that is written anew after it")
+  @Test("applies to a database that is rebuilt after it")
   func rebuilt() async throws {
     let store = try opened()
     try await store.commit(Sample.everything)
@@ -289,7 +289,7 @@ struct RotationTests {
     #expect(try await folder.nextState(keyFile: folder.key) == Sample.state)
   }
 
-  @Test("to one that is given from outside takes the old one from its file, also where that was being changed")
+  @Test("to a key from outside takes the old one from its file, even during a rotation of that")
   func moved() async throws {
     for step in [RotationStep.keyWritten, .resealCommitted] {
       let folder = TemporaryFolder()

@@ -18,7 +18,7 @@ struct ConnectionTests {
   }
 
   @Test(
-    "gives each value back as it was bound",
+    "returns each value as it was bound",
     arguments: [
       .null, .integer(.min), .integer(.max), .real(0.5), .text(""), .text("e\u{301} \u{1f511}"), .blob(Data()),
       .blob(Data([0, 255, 0])),
@@ -38,7 +38,7 @@ struct ConnectionTests {
     #expect(try connection.read { try $0.value("SELECT v FROM t")?.integer } == nil)
   }
 
-  @Test("takes a transaction back where its body throws, and goes on")
+  @Test("rolls a transaction back if its body throws, and continues")
   func takenBack() throws {
     struct Stop: Error {}
     let connection = try opened()
@@ -83,7 +83,7 @@ struct ConnectionTests {
     #expect(throws: DatabaseError.self) { try connection.use { try $0.execute("SELECT \"no column\"") } }
   }
 
-  @Test("that may only read writes nothing; of a file that is no database it says so at once")
+  @Test("that is read-only writes nothing; a file that is not a database is refused at once")
   func refusals() throws {
     try opened().close()
     var options = Connection.Options()

@@ -30,7 +30,7 @@ struct CommitTests {
     await store.close()
   }
 
-  @Test("go on while all that there is is read") func besideReading() async throws {
+  @Test("continue while all data are read") func besideReading() async throws {
     let store = try folder.open()
     for page in 0..<20 {
       try await store.commit((0..<500).map { .putGrant(Sample.fullGrant("a\(page * 500 + $0)")) })
@@ -149,7 +149,7 @@ struct CommitTests {
     await again.close()
   }
 
-  @Test("on a full disk are refused, and what was there is unharmed")
+  @Test("on a full disk are refused, and earlier data are unharmed")
   func fullDisk() async throws {
     let store = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 60, onWritePoint: nil)
     try await store.commit([.putValue("x", "1")])

@@ -74,7 +74,7 @@ struct MigrationTests {
     await again.close()
   }
 
-  @Test("is whole, and of version 1, where the process ends in the middle of its migration")
+  @Test("is complete, and of version 1, if the process ends during its migration")
   func endsWithin() async throws {
     try makeVersion1()
     let migrating = try Fixture("die-migrating", folder)
@@ -106,7 +106,7 @@ struct MigrationTests {
     #expect(try version() == 7)
   }
 
-  @Test("has a code in each row after the first look at all of it, but for a row that cannot be read")
+  @Test("has a code in each row after the first full check, except in an unreadable row")
   func bound() async throws {
     try makeVersion1()
     let change = try Connection(path: folder.database)

@@ -24,7 +24,7 @@ import Testing
     for (number, piece) in pieces.enumerated() { #expect(piece.bytes == text(number, size)) }
   }
 
-  @Test("accounts that are packed anew, in any order, take no more than they took before") func reuse() throws {
+  @Test("accounts that are packed again, in any order, take no more memory than before") func reuse() throws {
     let memory = PackedMemory()
     var random = SystemRandomNumberGenerator()
     var pieces = try (0..<5000).map { try Piece(text($0, 1200 + $0 % 64), in: memory) }
@@ -39,7 +39,7 @@ import Testing
     #expect(memory.roomInOpenBlocks <= room + 2 * PackedMemory.blockSize)
   }
 
-  @Test("the memory of many that are gone is given back, and what they were is overwritten") func givenBack() throws {
+  @Test("the memory of many removed accounts is returned, and overwritten") func givenBack() throws {
     let memory = PackedMemory()
     var pieces = try (0..<5000).map { try Piece(text($0, 1200), in: memory) }
     let last = try #require(pieces.last)

@@ -20,7 +20,7 @@ import Testing
     return all
   }
 
-  @Test("are those that were committed, with their tokens and intents", arguments: [1, 2, 3, 4096])
+  @Test("are those committed, with their tokens and intents", arguments: [1, 2, 3, 4096])
   func whole(_ size: Int) async throws {
     try await folder.fill(Sample.everything)
     let store = try folder.open()
@@ -38,7 +38,7 @@ import Testing
     await store.close()
   }
 
-  @Test("have no secret before they are read whole, and say what is due without")
+  @Test("have no secret before they are read completely, and know their due time without it")
   func depths() async throws {
     try await folder.fill(Sample.everything)
     let store = try folder.open()

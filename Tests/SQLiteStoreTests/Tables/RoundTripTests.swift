@@ -5,7 +5,7 @@ import OAuth
 import SQLiteStore
 import Testing
 
-@Suite("What is committed is there again")
+@Suite("Committed data exist after a restart")
 struct RoundTripTests {
   let folder = TemporaryFolder()
 
@@ -17,7 +17,7 @@ struct RoundTripTests {
     await store.close()
   }
 
-  @Test("every value comes back as it was, full and minimal, before and after a restart")
+  @Test("every value is read as it was written, full and minimal, before and after a restart")
   func everyValueComesBack() async throws {
     let store = try folder.open()
     try await store.commit(Sample.everything)
@@ -45,7 +45,7 @@ struct RoundTripTests {
   }
 
   @Test(
-    "each removal removes its own and nothing else",
+    "each removal removes only its own row",
     arguments: [
       (.removeGrant(Sample.account("full")), [5, 1, 0, 2, 1]),
       (.removeTokens(Sample.account("full")), [6, 1, 1, 2, 1]),

@@ -5,7 +5,7 @@ import Testing
 @Suite("Scopes in a column")
 struct ScopeTextTests {
   @Test(
-    "come back as they were, whatever a stranger sent",
+    "are read as they were written, even with hostile content",
     arguments: [
       [], ["a"], ["a", "b:c/d"], [""], ["", "a", ""], ["a b"], ["%"], ["%20"], ["%2500"], ["a\0b"], ["%", "% %25 "],
       ["a \u{301}b"], ["%\u{301}"], ["\u{1f511}"],

@@ -11,7 +11,7 @@ struct SealedColumnTests {
   let folder = TemporaryFolder()
 
   @Test(
-    "that were swapped, moved, copied or changed are set aside, and the file stays as it is",
+    "that were swapped, moved, copied or changed are set aside, and the file stays unchanged",
     arguments: [
       "UPDATE grants SET refresh_token = (SELECT refresh_token FROM grants WHERE account = 'b') WHERE account = 'a'",
       "UPDATE grants SET refresh_token = id_token WHERE account = 'a'",
@@ -149,7 +149,7 @@ struct SealedColumnTests {
     #expect(try await sealed() != sealed())
   }
 
-  @Test("are sealed anew when the key changes, and the old key opens nothing")
+  @Test("are sealed again when the key changes, and the old key opens nothing")
   func rotation() async throws {
     try await folder.fill(Sample.everything)
     let old = try folder.contents(folder.database)

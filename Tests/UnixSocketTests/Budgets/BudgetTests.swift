@@ -72,7 +72,7 @@ import Testing
     #expect(limits.unnamed == 10 && limits.perUnnamed == 10)
   }
 
-  @Test("what is taken and given back in any order leaves nothing behind", arguments: 1...5) func random(seed: UInt64) {
+  @Test("amounts taken and returned in any order leave nothing behind", arguments: 1...5) func random(seed: UInt64) {
     var numbers = Seeded(state: seed)
     var budget = Budget(limits)
     var held: [(amount: Int, share: Share)] = []

@@ -92,7 +92,7 @@ import Testing
     }
   }
 
-  @Test("those that wait for room are served in their order, all of them, and the memory is whole again")
+  @Test("requests that wait for room are served in their order, and the memory is complete again")
   func order() async throws {
     try await with({ $0.unansweredPerHolder = 140_000 }) { served, users in
       let clients = try await (0..<12).asyncMap { _ in try await users.client(1000, served) }
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test("long lines that are never finished keep their holder's other long lines waiting, and nobody else's")
+  @Test("unfinished long lines delay only their holder's other long lines")
   func unfinished() async throws {
     try await with({
       $0.unansweredPerHolder = 140_000
@@ -139,7 +139,7 @@ import Testing
     }
   }
 
-  @Test("a client that is gone leaves nothing of its lines") func gone() async throws {
+  @Test("a closed client leaves none of its lines") func gone() async throws {
     try await with({ $0.unansweredPerHolder = 140_000 }) { served, users in
       for _ in 0..<4 {
         let half = try await users.client(1000, served)
@@ -156,7 +156,7 @@ import Testing
     }
   }
 
-  @Test("whoever asks once is answered between the lines of whoever has sent thousands") func turns() async throws {
+  @Test("a single request is answered between the lines of a client that sent thousands") func turns() async throws {
     try await with({ _ in }) { served, users in
       let greedy = try await (0..<8).asyncMap { _ in try await users.client(1000, served) }
       let modest = try await users.client(2000, served)
@@ -185,7 +185,7 @@ import Testing
     }
   }
 
-  @Test("what a parsed line takes is counted until its answer: the next of its holder waits, and nobody else's")
+  @Test("the size of a parsed line counts until its answer: only its holder's next line waits")
   func parsed() async throws {
     try await with({
       // Twice as much for what is parsed.

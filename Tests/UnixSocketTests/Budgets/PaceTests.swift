@@ -14,7 +14,7 @@ import Testing
     Share(holder: .user(uid), callerClass: callerClass)
   }
 
-  @Test("after a burst a holder sends so much in a second, and what it overdrew is waited for") func rate() {
+  @Test("after a burst a holder has a rate, and an overdraft is waited for") func rate() {
     let pace = Pace<Int>(PaceRates(requests: 10, bytes: 1000), at: at(0))
     for _ in 0..<40 {
       #expect(pace.due(at: at(0)) == nil)
@@ -59,7 +59,7 @@ import Testing
     #expect(pace("c")?.due(at: at(1000)) == nil)
   }
 
-  @Test("a holder that connects again finds what it spent") func again() {
+  @Test("a holder that connects again keeps its usage") func again() {
     var paces = Paces<Int>(PaceRates(requests: 1, bytes: 1), unnamedShare: 0.5, at: at(0))
     paces.pace(of: share(1000, .named), at: at(0))?.spend(requests: 100, bytes: 0)
     paces.removeIdle(at: at(1))
@@ -76,7 +76,7 @@ import Testing
   }
 
   @Test(
-    "lines beyond the rate wait, whatever is in them; cached tokens and other holders do not",
+    "lines beyond the rate wait, regardless of content; cached tokens and other holders do not",
     arguments: [call(1, "echo"), call(1, "unknown"), "{\n", "\n", "[]\n"])
   func lines(line: String) async throws {
     try await with({ $0.linesPerSecond = 20 }) { served, users in
@@ -96,7 +96,7 @@ import Testing
     }
   }
 
-  @Test("who is held back and sends what is no request is told that it sends too much") func told() async throws {
+  @Test("a delayed client that sends invalid requests is informed about its rate") func told() async throws {
     try await with({ $0.bytesPerSecond = 100_000 }) { served, users in
       let client = try await users.client(1000, served)
       let invalid = "[" + String(repeating: "1,", count: 100_000) + "1]\n"
@@ -110,7 +110,7 @@ import Testing
     }
   }
 
-  @Test("bytes beyond the rate wait, those of replies and of what is thrown away too", arguments: ["large", "junk"])
+  @Test("bytes beyond the rate wait, including replies and discarded input", arguments: ["large", "junk"])
   func bytes(what: String) async throws {
     try await with({ $0.bytesPerSecond = 100_000 }) { served, users in
       let client = try await users.client(1000, served)

@@ -93,7 +93,7 @@ import Testing
   private static let own = (try? CallerOrigin(pid: getpid()) { true }) ?? CallerOrigin()
 
   @Test(
-    "a process that ends while it is identified is itself or nobody in particular, and its uid is known",
+    "a process that ends during its identification is itself or unknown, and its uid is known",
     .enabled(if: hasPerl, "there is no perl here to connect and end at once"), arguments: [true, false])
   func leaving(isKnown: Bool) async throws {
     let groups = isKnown ? ControlGroups() : nil
@@ -157,7 +157,7 @@ import Testing
   }
 
   @Test(
-    "a connection that is handed on keeps who made it",
+    "a connection passed to another process keeps its maker",
     .enabled(if: hasPerl, "there is no perl here to hand it on"))
   func handedOn() async throws {
     try await Served.with { served in

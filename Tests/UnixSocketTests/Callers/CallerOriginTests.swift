@@ -7,7 +7,7 @@ import Testing
 
 @Suite struct CallerOriginTests {
   @Test(
-    "A unit is the first that is no slice, from the left: what a delegated unit makes below itself is none",
+    "A unit is the first part that is not a slice, from the left: a delegated unit's children are not units",
     arguments: [
       ("0::/system.slice/mail-sync.service\n", "mail-sync.service", nil),
       ("0::/system.slice/system-foo.slice/foo@1.service\n", "foo@1.service", nil),
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(
-    "A user's slice is that of the tree's root alone",
+    "A user's slice is only that of the tree's root",
     arguments: [
       ("0::/user.slice/user-1001.slice/user@1001.service/app.slice/ssh.service\n", 1001),
       ("0::/user.slice/user-1001.slice/session-3.scope\n", 1001),
@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test(
-    "What a user holds is theirs in their slice and under their subordinate ids; a unit of the system has its own",
+    "A user's holder covers the slice and the subordinate ids; a unit of the system has its own",
     arguments: [
       (0, 1001, "x.scope", .root), (77, nil, nil, .owner),
       (1001, 1001, "user@1001.service", .user(1001)), (100_007, 1001, "session-3.scope", .user(1001)),
@@ -86,7 +86,7 @@ import Testing
     #expect(!child.isRunning && origin.executable == path)
   }
 
-  @Test("This process is seen as it is, and one that may have ended is not seen at all")
+  @Test("This process is identified, and one that may have ended is not")
   func own() throws {
     let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
     #expect(try CallerOrigin(pid: getpid()) { true }.executable == path)

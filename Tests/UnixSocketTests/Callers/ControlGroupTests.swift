@@ -41,7 +41,7 @@ import Testing
     #expect(origin(groups, [own(7)], nil).origin?.unit == "a.service")
   }
 
-  @Test("what is read while a process is moved is kept of neither group") func movedMeanwhile() {
+  @Test("data read during a process's move are kept for neither group") func movedMeanwhile() {
     let groups = ControlGroups()
     #expect(origin(groups, [own(7), own(8)], Self.b).origin?.unit == "b.service")
     #expect(groups[7] == nil && groups[8] == nil)
@@ -61,7 +61,7 @@ import Testing
   }
 
   @Test(
-    "what the number does not tell is read each time",
+    "data that the number does not cover are read each time",
     arguments: [
       (7, "1:name=systemd:/system.slice/a.service\n0::/\n", "a.service"),
       (0, "0::/system.slice/a.service\n", "a.service"),

@@ -23,7 +23,7 @@ import Testing
   }()
 
   @Test(
-    "nobody can send a descriptor to either socket where the kernel can refuse it",
+    "no process can send a descriptor to either socket if the kernel can refuse it",
     .enabled(if: areRefused, "this kernel passes descriptors to whoever listens"))
   func refused() async throws {
     try await Served.with { served in
@@ -44,7 +44,7 @@ import Testing
     }
   }
 
-  @Test("a descriptor that came before the server took its socket over delays nobody") func inherited() async throws {
+  @Test("a descriptor sent before the server took over its socket delays no client") func inherited() async throws {
     try await Served.inFolder { folder in
       let socket = try ListeningSocket.bound(at: folder + "/s.sock", mode: 0o600, folderMode: 0o700)
       try #require(listen(socket.descriptor, 100) == 0)
@@ -66,7 +66,7 @@ import Testing
     }
   }
 
-  @Test("what a client asked before it sends a descriptor is answered") func answersBefore() async throws {
+  @Test("requests before a sent descriptor are answered") func answersBefore() async throws {
     let system = SystemCalls(refuseDescriptors: { _ in false })
     try await Served.with(system: system) { served in
       let slow = try SlowToClose()
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(
-    "where they are not refused, closing one that a client sent delays nobody, whether it was read or not",
+    "without that refusal, closing a sent descriptor delays no client, read or not",
     arguments: Way.allCases)
   func delaysNobody(way: Way) async throws {
     let system = SystemCalls(refuseDescriptors: { _ in false })

@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  @Test("a server that refuses and closes at once is heard, also where its owner is asked for")
+  @Test("a refusal before an immediate close is read, even when its owner is checked")
   func refusedAtOnce() async throws {
     try await Served.with({ $0.connectionsPerUser = 1 }) { served in
       let first = try served.client()
@@ -54,7 +54,7 @@ import Testing
   }
 
   @Test(
-    "the owner of the socket's folder may be its server, where only root can have made the folder",
+    "the owner of the socket's folder may be its server, if only root can have made the folder",
     .enabled(if: geteuid() == 0, "only root can give a folder to another user"))
   func folderOwner() async throws {
     try await Served.inFolder { folder in
@@ -233,7 +233,7 @@ import Testing
     }
   }
 
-  @Test("a socket that is closed to us says so", .enabled(if: getuid() != 0, "root may connect to any socket"))
+  @Test("a socket that refuses access is reported", .enabled(if: getuid() != 0, "root may connect to any socket"))
   func aSocketThatIsClosedToUs() async throws {
     try await Served.with(mode: 0) { served in
       await #expect(throws: SocketClientError.permissionDenied(served.path)) {

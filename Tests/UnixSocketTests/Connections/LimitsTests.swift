@@ -10,7 +10,8 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct LimitsTests {
-  @Test("one uid gets so many connections and the next is told why") func oneUidGetsSoManyConnectionsAnd() async throws
+  @Test("one uid has a connection limit, and the next connection gets the reason") func oneUidGetsSoManyConnectionsAnd()
+    async throws
   {
     try await Served.with({ $0.connectionsPerUser = 2 }) { served in
       var clients = [try served.client(), try served.client()]
@@ -34,7 +35,7 @@ import Testing
     }
   }
 
-  @Test("a refused client that writes first, and more than it is told, finds its refusal to read")
+  @Test("a refused client that writes first, even a lot, finds its refusal to read")
   func refusedWriter() async throws {
     let change = { (limits: inout SocketServer.Limits) in (limits.connectionsPerUser, limits.linger) = (1, .seconds(60))
     }
@@ -75,7 +76,7 @@ import Testing
     }
   }
 
-  @Test("who has not finished a line loses its place first, the oldest before the others, and is told why")
+  @Test("the oldest connection with an unfinished line is evicted first, with the reason")
   func halfLines() async throws {
     try await Served.with({ $0.connectionsPerUser = 4 }) { served in
       let whole = try served.client()
@@ -104,7 +105,7 @@ import Testing
     }
   }
 
-  @Test("a storm of refused connections is told of in a few lines, and each of them is counted")
+  @Test("a burst of refused connections is logged in a few lines, and each is counted")
   func aStormOfRefusedConnectionsIsTold() {
     var refusals = Refusals()
     func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seconds(1000 + seconds) }
@@ -244,7 +245,7 @@ import Testing
     }
   }
 
-  @Test("a client that does not read its replies is not read, and delays nobody") func aClientThatDoesNotReadIts()
+  @Test("a client that does not read its replies is not read, and delays no other") func aClientThatDoesNotReadIts()
     async throws
   {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
@@ -290,7 +291,7 @@ import Testing
     }
   }
 
-  @Test("what waits for a subscriber that does not read is one piece, and comes in order when it reads")
+  @Test("pending data for a subscriber that does not read are one block, and arrive in order")
   func whatWaitsForASubscriberIsOnePiece() async throws {
     try await Served.with { served in
       let (client, session) = try await served.subscriber()
@@ -310,7 +311,7 @@ import Testing
 
   private var filler: String { String(repeating: "x", count: 150) }
 
-  @Test("a subscriber that reads is never closed for what it was sent in all") func aSubscriberThatReadsIsNeverClosed()
+  @Test("a subscriber that reads is never closed for its total amount") func aSubscriberThatReadsIsNeverClosed()
     async throws
   {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in

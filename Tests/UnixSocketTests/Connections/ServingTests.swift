@@ -37,7 +37,7 @@ import Testing
     #expect(String(buffer: buffer) == #"{"jsonrpc":"2.0","id":9,"result":{"e":\#(digits),"t":1}}"# + "\n")
   }
 
-  @Test("a token without an expiry is its head alone") func aTokenWithoutAnExpiryIsIts() async throws {
+  @Test("a token without an expiry is only its head") func aTokenWithoutAnExpiryIsIts() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(tokenGet(1, "endless"))
@@ -46,7 +46,7 @@ import Testing
   }
 
   @Test(
-    "a first line of another protocol closes the connection, and what follows it is not answered",
+    "a first line of another protocol closes the connection, and later lines are not answered",
     arguments: ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "\r\n  EHLO x\r\n", "\u{16}\u{3}\u{1}\n", "null\n"])
   func anotherProtocol(first: String) async throws {
     try await Served.with { served in
@@ -219,7 +219,7 @@ import Testing
     }
   }
 
-  @Test("notifications reach the subscriber and its end is told") func notificationsReachTheSubscriberAndItsEnd()
+  @Test("notifications reach the subscriber, and its end is reported") func notificationsReachTheSubscriberAndItsEnd()
     async throws
   {
     try await Served.with { served in

@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test("what waits for the clients of a user counts together, and not for others", arguments: [1000, 0] as [UInt32])
+  @Test("pending replies of a user's clients count together, and not for others", arguments: [1000, 0] as [UInt32])
   func ofOneUser(uid: UInt32) async throws {
     let next = Mutex(uid)
     var system = SystemCalls()

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct CredentialNameTests {
   @Test(
-    "What systemd binds is read, the unit's name as it is",
+    "The peer address that systemd binds is read, with the unit's exact name",
     arguments: [
       ("d3a/unit/backup.service/token", "backup.service", "token"),
       ("0/unit/a.socket/b", "a.socket", "b"), ("ffffffffffffffff/unit/t@x-y.service/odd id", "t@x-y.service", "odd id"),
@@ -46,7 +46,7 @@ import Testing
     #expect(name(0, 20, 1) == nil && name(1, 9, 1) != nil && name(1, 8, 1) == nil)
   }
 
-  @Test("Noise and changed names never trap, and what is read is what was written")
+  @Test("Noise and changed names never trap, and reading returns the written value")
   func noise() {
     var random = Seeded(state: 6)
     let whole = [0] + Array("d3a1/unit/backup@a\\x2db.service/grantd.work".utf8)
@@ -91,7 +91,7 @@ import Testing
     }
   }
 
-  @Test("PID 1's child in the unit's own control group is believed, and nobody else")
+  @Test("Only PID 1's child in the unit's own control group is believed")
   func system() {
     func refusal(_ uid: UInt32, _ unit: String?, _ userUnit: String? = nil) -> CredentialRefusal? {
       self.refusal(.system, uid: uid, unit: unit, userUnit: userUnit)
@@ -120,7 +120,7 @@ import Testing
     #expect(isTaken(nil) && isTaken("init.scope") && !isTaken("user@5.service") && !isTaken("a.service"))
   }
 
-  @Test("In a user's instance it is the user's own manager, and its units alone")
+  @Test("In a user's instance only the user's own manager and its units are believed")
   func user() {
     func refusal(_ uid: UInt32, _ unit: String?, _ userUnit: String? = nil) -> CredentialRefusal? {
       self.refusal(.user(1000), uid: uid, unit: unit, userUnit: userUnit)

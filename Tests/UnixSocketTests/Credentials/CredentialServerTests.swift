@@ -64,7 +64,7 @@ private struct Credentialed: Sendable {
 }
 
 @Suite(.timeLimit(.minutes(2))) struct CredentialServerTests {
-  @Test("What the source has is written as it is, and then the end")
+  @Test("The source's value is written unchanged, then the end")
   func served() async throws {
     try await Credentialed.with { served in
       for id in ["token", "grantd.work", "odd id"] {
@@ -90,7 +90,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("What the source refuses becomes what systemd refuses, and the log says what to do, once, with unit and id")
+  @Test("A refusal becomes the one that systemd sends, and the log has the next step once, with unit and id")
   func refused() async throws {
     let error = RPCError(.loginRequired, "account work needs a login", hint: "Run `grantctl login google work`.")
     try await Credentialed.with(source: { _ in .failure(error) }) { served in
@@ -106,7 +106,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("A process that only claims to be a unit's gets nothing, whatever its name", arguments: [true, false])
+  @Test("A process that only claims to belong to a unit gets nothing, for any name", arguments: [true, false])
   func forged(isSystem: Bool) async throws {
     let asked = Mutex(0)
     let manager: CredentialServer.Manager = isSystem ? .system : .user(geteuid())
@@ -155,7 +155,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("A source that hangs is not waited for: the unit is refused, and what comes later is nothing to anybody")
+  @Test("A source that hangs is not awaited: the unit is refused, and a later value is dropped")
   func hangs() async throws {
     let gate = Gate()
     try await Credentialed.with(
@@ -173,7 +173,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("One that waits, and one that does not read, delay nobody")
+  @Test("A waiting client and one that does not read delay no other")
   func slow() async throws {
     let gate = Gate()
     try await Credentialed.with(source: { request in
@@ -224,7 +224,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("Who hangs up is forgotten, and still counts until the source has answered")
+  @Test("A closed client is forgotten, but counts until the source has answered")
   func hungUp() async throws {
     let gate = Gate()
     let asked = Mutex(0)
@@ -247,7 +247,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("Who hangs up before the answer did not get it, and that is told of")
+  @Test("A client that closes before its answer did not get it, and that is reported")
   func hungUpEarly() async throws {
     let gate = Gate()
     let asked = Mutex(0)
@@ -268,7 +268,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("At the end nobody gets an empty credential: who waits is answered in time, or refused")
+  @Test("At the end no unit gets an empty credential: waiting ones are answered in time, or refused")
   func drained() async throws {
     let gate = Gate()
     try await Credentialed.with(source: { request in
@@ -287,7 +287,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("Who waits is held by somebody else too, until it is answered")
+  @Test("A waiting connection has a second holder until it is answered")
   func held() async throws {
     let gate = Gate()
     let held = Mutex<[Int32: Bool]>([:])
@@ -313,7 +313,7 @@ private struct Credentialed: Sendable {
     }
   }
 
-  @Test("An end is heard by the other side though somebody else holds the connection")
+  @Test("The other side sees an end even if another process holds the connection")
   func endIsHeard() async throws {
     let copies = Mutex<[Int32]>([])
     let waiting = CredentialServer.Waiting(earlier: []) { descriptor in
@@ -328,7 +328,7 @@ private struct Credentialed: Sendable {
     for copy in copies.withLock({ $0 }) { close(copy) }
   }
 
-  @Test("Whom a process left waiting that ended without a word, the next one answers")
+  @Test("The next process answers connections that an ended process left waiting")
   func resumed() async throws {
     try await Served.inFolder { folder in
       // Accepted by the process before, and left with whoever holds it.

@@ -74,7 +74,7 @@ import Testing
   }
 
   @Test(
-    "without a descriptor for them new clients wait, the log says so once, and the processor rests",
+    "without descriptors new clients wait, the log reports it once, and the processor is idle",
     arguments: [EMFILE, ENFILE, ENOMEM])
   func exhausted(code: Int32) async throws {
     let (accepting, log) = (Accepting(), LoggedLines())
@@ -100,7 +100,7 @@ import Testing
     }
   }
 
-  @Test("connections leave descriptors to the rest of the process: the next ones wait, and the log says so")
+  @Test("connections leave descriptors to the rest of the process: the next ones wait, and the log reports it")
   func keptBack() async throws {
     let last = SocketServer.descriptorLimit - SocketServer.keptBackDescriptors
     let (accepting, log) = (Accepting(least: Int32(clamping: last)), LoggedLines())
@@ -128,7 +128,7 @@ import Testing
     }
   }
 
-  @Test("what the kernel still tells of a closed connection is not taken for its number's next one")
+  @Test("a late event of a closed connection is not taken for its number's next connection")
   func reused() async throws {
     var most = rlimit()
     try #require(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &most) == 0)
@@ -161,7 +161,7 @@ import Testing
     }
   }
 
-  @Test("the end of a client is told while its requests run, whether it was read or not", arguments: [1, 64])
+  @Test("the end of a client is reported while its requests run, read or not", arguments: [1, 64])
   func hungUp(requestsInFlight: Int) async throws {
     try await Served.with({ $0.requestsInFlight = requestsInFlight }) { served in
       var client: RawClient? = try served.client()
@@ -229,7 +229,7 @@ import Testing
     }
   }
 
-  @Test("lines that ask for nothing are taken so many at a time, and what is left is taken without more input")
+  @Test("empty lines are taken in limited numbers, and the rest without more input")
   func blankLines() async throws {
     let order = Order()
     try await with(Accepting(), order) { path, server in
@@ -262,7 +262,7 @@ import Testing
     }
   }
 
-  @Test("a server that is let go of without a drain ends its connections") func letGo() async throws {
+  @Test("a server released without a drain ends its connections") func letGo() async throws {
     try await Served.inFolder { folder in
       let client: RawClient
       do {
@@ -276,7 +276,7 @@ import Testing
     }
   }
 
-  @Test("what is repeated runs on the loop until it is cancelled") func repeated() async throws {
+  @Test("a repeated action runs on the loop until it is cancelled") func repeated() async throws {
     try await Served.with { served in
       let runs = Mutex(0)
       let names = Mutex<Set<String>>([])

@@ -26,7 +26,7 @@ import Testing
     return lines.count == 1 && lines[0].contains(#""reason":"overloaded""#) && lines[0].contains(why)
   }
 
-  @Test("a user at their own limit takes no place from another in the middle of a line") func ownLimit() async throws {
+  @Test("a user at the limit takes no slot from another in the middle of a line") func ownLimit() async throws {
     try await with({ $0.connectionsPerUser = 2 }) { served, users in
       let other = try await users.client(2000, served)
       try await other.send(Self.half)
@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test("where all places are taken, an unfinished line of the user with the most loses its place") func largest()
+  @Test("if all slots are in use, an unfinished line of the largest user loses its slot") func largest()
     async throws
   {
     try await with({ $0.connections = 3 }) { served, users in
@@ -109,7 +109,7 @@ import Testing
     }
   }
 
-  @Test("who has replies to read loses their place after those who are idle") func unreadLast() async throws {
+  @Test("a connection with unread replies loses its slot after idle ones") func unreadLast() async throws {
     try await with({ $0.connections = 2 }) { served, users in
       users.state.withLock { $0.sendBuffer = 1 }
       let reader = try await users.client(1000, served)
@@ -147,7 +147,7 @@ import Testing
     }
   }
 
-  @Test("few of those who are refused are asked for more than their uid, and so many of a user are listened to")
+  @Test("few refused clients are asked for more than their uid, and a limited number of a user is heard")
   func refused() async throws {
     try await with({
       $0.connectionsPerUser = 1
@@ -172,7 +172,7 @@ import Testing
   }
 
   @Test(
-    "who cannot be identified for want of a descriptor or of memory is refused for now",
+    "a client that cannot be identified for lack of a descriptor or memory is refused for now",
     arguments: [EMFILE, ENFILE, ENOMEM]
   )
   func unidentified(code: Int32) async throws {
@@ -189,7 +189,7 @@ import Testing
     }
   }
 
-  @Test("where nobody can be identified, no unit gets an error for its credential") func credential() async throws {
+  @Test("if no client can be identified, no unit gets an error for its credential") func credential() async throws {
     try await with({ _ in }) { served, users in
       users.state.withLock { $0.failure = .exhausted(EMFILE) }
       let reader = try CredentialReader(served.path, as: "1/unit/a.service/token")
@@ -197,7 +197,7 @@ import Testing
     }
   }
 
-  @Test("a process is not taken for nobody because there was no descriptor to look at it with") func noDescriptor()
+  @Test("a process is not taken for unknown because of a missing descriptor") func noDescriptor()
     async throws
   {
     await #expect(processExitsWith: .success) {

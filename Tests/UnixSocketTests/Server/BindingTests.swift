@@ -12,7 +12,7 @@ import Testing
     return lstat(path, &status) == 0 ? status.st_mode & 0o777 : 0
   }
 
-  @Test("the socket has exactly its mode, whatever the umask", arguments: [UInt32(0o600), 0o660, 0o666])
+  @Test("the socket has exactly its mode, regardless of the umask", arguments: [UInt32(0o600), 0o660, 0o666])
   func theSocketHasExactlyItsModeWhatever(expected: UInt32) async throws {
     try await Served.with(mode: expected) { served in
       #expect(mode(served.path) == expected)
@@ -74,7 +74,7 @@ import Testing
     }
   }
 
-  @Test("what is no socket is never removed") func whatIsNoSocketIsNeverRemoved() async throws {
+  @Test("a file that is not a socket is never removed") func whatIsNoSocketIsNeverRemoved() async throws {
     try await Served.inFolder { folder in
       let path = folder + "/notes.txt"
       try "mine".write(toFile: path, atomically: true, encoding: .utf8)

@@ -81,7 +81,7 @@ import Testing
     }
   }
 
-  @Test("whatever the kernel took of a client's requests is answered", arguments: 0..<5)
+  @Test("every request that the kernel accepted is answered", arguments: 0..<5)
   func whateverTheKernelTookIsAnswered(round: Int) async throws {
     // However long the machine takes to answer, since an answer that is late is cut off.
     try await Served.with({ $0.linger = .seconds(60) }) { served in

@@ -86,7 +86,7 @@ private final class Holder: Sendable {
     }
   }
 
-  @Test("a kept socket whose file is gone is bound anew") func aKeptSocketWhoseFileIsGone() async throws {
+  @Test("a kept socket whose file was removed is bound again") func aKeptSocketWhoseFileIsGone() async throws {
     try await Served.inFolder { folder in
       let (path, holder) = (folder + "/s.sock", Holder())
       let first = server(path, holder)
@@ -103,7 +103,7 @@ private final class Holder: Sendable {
     }
   }
 
-  @Test("what was left behind when nobody holds it any more is replaced") func whatWasLeftBehindWhenNobody()
+  @Test("an abandoned socket is replaced") func whatWasLeftBehindWhenNobody()
     async throws
   {
     try await Served.inFolder { folder in
