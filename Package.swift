@@ -27,6 +27,7 @@ let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
+let nioExtras = Target.Dependency.product(name: "NIOExtras", package: "swift-nio-extras")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
@@ -91,6 +92,7 @@ let package = Package(
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
+    .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
@@ -115,7 +117,10 @@ let package = Package(
     fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
     fastRoom(
       "HTTPTransport",
-      ["Broker", "CZlib", "Listening", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
+      [
+        "Broker", "CZlib", "Listening", "OAuth", "Platform", nioCore, nioExtras, nioPosix, nioHTTP1, nioSSL, nioTLS,
+        deque,
+      ]),
     room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(

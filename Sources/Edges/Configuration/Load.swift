@@ -28,6 +28,7 @@ struct Loader {
   /// The tables of each section that may be there several times, in the files read so far.
   private var counts: [String: Int] = [:]
   private var publicURL: Place?
+  private var proxy = (draft: ProxyDraft(), table: [String: Item]())
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
   private var roots: [[String: Item]] = []
@@ -45,6 +46,7 @@ struct Loader {
       .check(report: &report)
     accounts.check(settings.providers, systems: settings.systems, known: providers, report: &report)
     settings.accounts = accounts.accounts
+    settings.proxies = proxy.draft.proxies(proxy.table, sources: sources, report: &report)
     if let error = report.error { throw error }
     settings.warnings = report.warnings
     return settings
@@ -107,6 +109,7 @@ struct Loader {
       case "refresh": read(item, Sections.refresh, \.refresh)
       case "metrics": read(item, Sections.metrics, \.metrics)
       case "http": read(item, Sections.http, \.http)
+      case "proxy": readProxy(item)
       case "handle": readHandles(item)
       case "cloud": readClouds(item)
       case "credentials": readCredentialSettings(item)
@@ -122,7 +125,7 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh", "metrics", "http", "handle", "cloud", "audit", "client_metadata", "limits", "log",
+      "refresh", "metrics", "http", "proxy", "handle", "cloud", "audit", "client_metadata", "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
@@ -248,6 +251,14 @@ struct Loader {
         "credentials are written as [[credential]]; [credentials] is one table", at: item.place)
     }
     read(item, Sections.credentials, \.credentials)
+  }
+
+  private mutating func readProxy(_ item: Item) {
+    guard let table = item.table else {
+      return report.problem("[proxy] must be a table, not \(item.value.kind)", at: item.place)
+    }
+    Sections.proxy.read(table, into: &proxy.draft, title: Sections.proxy.header, report: &report)
+    proxy.table.merge(table) { $1 }
   }
 
   private mutating func readProviders(_ item: Item) {

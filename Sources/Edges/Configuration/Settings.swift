@@ -19,6 +19,8 @@ public struct Settings: Sendable, Equatable {
   public var refresh = RefreshPolicy()
   public var metrics = MetricsSettings()
   public var http = HTTPSettings()
+  /// The proxies for the broker's requests.
+  public var proxies = HTTPProxies()
   /// What programs get that speak HTTP.
   public var loopback = LoopbackSettings()
   public var audit = AuditPolicy()

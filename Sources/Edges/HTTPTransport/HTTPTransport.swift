@@ -44,6 +44,11 @@ public final class HTTPTransport: Transport {
   /// The requests of one event loop. Called on it.
   public func upstreams(on loop: any EventLoop) -> Upstreams { all.on(loop) }
 
+  /// The proxies for requests from now on.
+  public func use(_ proxies: HTTPProxies) { all.use(proxies) }
+
+  public func proxy(for url: URL) -> HTTPProxy? { all.currentProxies.proxy(for: url) }
+
   public func close() async {
     await all.close()
   }
@@ -51,8 +56,8 @@ public final class HTTPTransport: Transport {
   public func send(
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
   ) async throws(TransportError) -> HTTPResponse {
-    let host = request.url.host ?? "the provider"
     let message = try message(request, over: pool)
+    let host = message.server.peer(via: all.currentProxies.proxy(for: message.server))
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
     let arrived = ArrivedAnswer(limit: Self.largestBody, mustDecode: request.purpose != .resource)
     let silence = TransportError(.timedOut, "\(host) did not answer in time", cause: .silence)
@@ -86,6 +91,8 @@ public final class HTTPTransport: Transport {
   public func scope(of url: URL) async throws(TransportError) -> AddressScope {
     let host = (url.host() ?? "").lowercased().filter { $0 != "[" && $0 != "]" }
     if let scope = AddressScope(host) { return scope }
+    // The proxy looks the name up.
+    guard proxy(for: url) == nil else { return .global }
     // The first is the one that last answered.
     return try await names.addresses(of: host).first.flatMap { AddressScope($0) } ?? .global
   }

@@ -35,7 +35,7 @@ extension TransportError {
     guard kind == .notSent else { return false }
     return switch cause {
     case .refused, .unreachable, .silence: true
-    case .nameLookup, .certificate, .tls, .reach, .other: false
+    case .nameLookup, .certificate, .tls, .reach, .proxy, .proxyCredentials, .other: false
     }
   }
 

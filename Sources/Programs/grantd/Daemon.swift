@@ -53,6 +53,7 @@ struct Daemon: Sendable {
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(
       userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
+    transport.use(settings.proxies)
     let callbacks = CallbackServing(keeper: kept.loopback("callback"), logger: logger)
     let http = HTTPServing(places, kept, logger: logger)
     let loopback = LoopbackApplication(
@@ -67,7 +68,8 @@ struct Daemon: Sendable {
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
-      readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, http, loopback, hooks) })
+      readConfiguration: { [self] () async throws(RPCError) in try reread(transport, callbacks, http, loopback, hooks) }
+    )
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in
         notifier.status("reading accounts: \(read) of \(all)")
@@ -275,7 +277,8 @@ struct Daemon: Sendable {
 
   /// Reads the configuration again; what only a restart can change is said.
   private func reread(
-    _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication, _ hooks: Hooks
+    _ transport: HTTPTransport, _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication,
+    _ hooks: Hooks
   ) throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
@@ -294,6 +297,7 @@ struct Daemon: Sendable {
     configuration.prepareEdges = { () async throws(RPCError) in try await http.prepare(new) }
     configuration.abandonEdges = { await http.abandon() }
     configuration.applyToEdges = { configuration in
+      transport.use(new.proxies)
       configuration.warnings += await callbacks.update(new)
       configuration.publicOrigin = await callbacks.publicOrigin
       hooks.replace(by: new.hooks)

@@ -21,6 +21,8 @@ struct Places: Sendable {
   var credentialsDirectory: String?
   /// Of a user's instance.
   var home: String?
+  /// The variables that name proxies, of a user's instance.
+  var proxyVariables: [String: String] = [:]
 
   init(
     instance: Policy.Instance, config: String?, state: String?, socket: String?, templates: [String],
@@ -41,6 +43,9 @@ struct Places: Sendable {
     case .user:
       guard let home = variable("HOME") ?? Self.home() else { throw .noHome }
       self.home = home
+      proxyVariables = environment.filter {
+        ["https_proxy", "HTTPS_PROXY", "http_proxy", "no_proxy", "NO_PROXY"].contains($0.key)
+      }
       let configFolder = (variable("XDG_CONFIG_HOME") ?? home + "/.config") + "/grantd"
       configuration = config ?? configFolder + "/grantd.toml"
       defaultState = (variable("XDG_STATE_HOME") ?? home + "/.local/state") + "/grantd"
@@ -65,12 +70,14 @@ struct Places: Sendable {
   private static func home() -> String? { UserDatabase.user(getuid())?.home }
 
   var sources: Settings.Sources {
-    Settings.Sources(
+    var sources = Settings.Sources(
       file: configuration, mustExist: configurationIsNamed, templateFolders: templateFolders,
       credentialsDirectory: credentialsDirectory,
       user: { name in UserDatabase.user(named: name)?.uid },
       group: { name in UserDatabase.group(named: name) },
       membership: { UserDatabase.membership(of: $0) ?? (.max, []) }, owner: geteuid(), home: home)
+    sources.environment = proxyVariables
+    return sources
   }
 
   /// The folder that the socket is in.

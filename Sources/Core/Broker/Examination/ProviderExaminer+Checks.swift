@@ -168,7 +168,8 @@ extension ProviderExaminer {
     var origins: Set<String> = []
     let answers = probes.compactMap { probe -> String? in
       guard let response = probe.response, origins.insert(probe.origin).inserted else { return nil }
-      return "\(probe.origin) answers HTTP \(response.status) in \(max(0, probe.took.milliseconds)) ms"
+      let proxy = transport.proxy(for: probe.request.url).map { " through the proxy \($0.authority)" } ?? ""
+      return "\(probe.origin) answers HTTP \(response.status) in \(max(0, probe.took.milliseconds)) ms\(proxy)"
     }
     guard !answers.isEmpty else {
       return .init(name: .connection, result: .skipped, message: "there is no usable address to ask")

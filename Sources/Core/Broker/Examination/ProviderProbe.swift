@@ -53,6 +53,11 @@ extension TransportError {
         "Does https answer at port \(port) of \(host)? `openssl s_client -connect \(host):\(port)` shows what does."
     case .reach:
       return "Its server's metadata name an address of another network. Write a [provider.NAME] if that is intended."
+    case .proxy:
+      return "Correct \(url.scheme ?? "https")_proxy in [proxy], start the proxy, or permit \(host):\(port) in it. "
+        + "`no_proxy = [\"\(host)\"]` there requests \(host) directly."
+    case .proxyCredentials:
+      return "Set the user in \(url.scheme ?? "https")_proxy (`http://USER@…`) and password_file in [proxy]."
     case .other:
       return "`curl -v \(url.absoluteString)` shows what answers. The broker tries again itself."
     }

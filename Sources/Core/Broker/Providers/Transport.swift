@@ -13,6 +13,9 @@ public protocol Transport: Sendable {
 
   /// The scope of the address that the server of the URL has answered from.
   func scope(of url: URL) async throws(TransportError) -> AddressScope
+
+  /// The HTTP proxy for requests to the URL; nil: they go to the server directly.
+  func proxy(for url: URL) -> HTTPProxy?
 }
 
 extension Transport {
@@ -21,6 +24,8 @@ extension Transport {
     let host = (url.host() ?? "").lowercased().filter { $0 != "[" && $0 != "]" }
     return AddressScope(host) ?? (host == "localhost" ? .machine : .global)
   }
+
+  public func proxy(for url: URL) -> HTTPProxy? { nil }
 }
 
 /// Connections that requests share. Each pool has its own, also to the same server: a provider that hangs stops no other
@@ -94,6 +99,10 @@ public struct TransportError: Error, Sendable, Equatable {
     case tls
     /// The address is outside the pool's ``ConnectionPool/reach``.
     case reach
+    /// The proxy of the request.
+    case proxy
+    /// The proxy requires a user's name and password, or other ones.
+    case proxyCredentials
     case other
   }
 

@@ -25,6 +25,9 @@ public enum AddressScope: Int, Sendable, Codable, Comparable, CaseIterable {
     }
   }
 
+  /// The 4 or 16 bytes of a numeric address, without brackets; nil: the text is not one.
+  static func bytes(of text: String) -> [UInt8]? { four(text[...]) ?? sixteen(text) }
+
   /// For errors: `a private address`.
   public var words: String {
     switch self {

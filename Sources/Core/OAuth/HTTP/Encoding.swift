@@ -129,12 +129,13 @@ package enum FormEncoding {
     return String(decoding: result, as: UTF8.self)
   }
 
-  private static func unescape(_ text: some Collection<UInt8>) -> String? {
+  /// - Parameter plus: the character for `+`: a space in a form, itself in the other parts of a URI.
+  static func unescape(_ text: some Collection<UInt8>, plus: UInt8 = 0x20) -> String? {
     var result: [UInt8] = []
     var rest = Array(text)[...]
     while let byte = rest.popFirst() {
       switch byte {
-      case UInt8(ascii: "+"): result.append(0x20)
+      case UInt8(ascii: "+"): result.append(plus)
       case UInt8(ascii: "%"):
         guard let high = rest.popFirst().flatMap(hexDigit), let low = rest.popFirst().flatMap(hexDigit) else {
           return nil

@@ -24,6 +24,8 @@ extension Settings {
     public var owner: UInt32
     /// The owner's home folder; nil: a system instance.
     public var home: String?
+    /// The variables that name proxies, in a user instance.
+    public var environment: [String: String] = [:]
 
     public init(
       file: String, mustExist: Bool, templateFolders: [String], credentialsDirectory: String? = nil,

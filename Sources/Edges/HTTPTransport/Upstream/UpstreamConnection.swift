@@ -3,6 +3,7 @@ import Listening
 import NIOCore
 import NIOHTTP1
 import NIOTLS
+import OAuth
 
 /// One connection to a server, with one request at a time. Lives on its loop.
 final class UpstreamConnection: ChannelInboundHandler {
@@ -11,6 +12,7 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   private let pool: UpstreamPool
   private let address: String
+  private let route: UpstreamRoute
   private var context: ChannelHandlerContext?
   private var exchange: UpstreamExchange?
   private var handshake: EventLoopPromise<Void>?
@@ -25,13 +27,16 @@ final class UpstreamConnection: ChannelInboundHandler {
   private(set) var idleSince = Duration.zero
 
   /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: it is to be in the clear.
-  init(_ pool: UpstreamPool, at address: String, handshake: EventLoopPromise<Void>?) {
+  init(_ pool: UpstreamPool, at address: String, by route: UpstreamRoute, handshake: EventLoopPromise<Void>?) {
     self.pool = pool
     self.address = address
+    self.route = route
     self.handshake = handshake
   }
 
   // MARK: A request
+
+  var proxy: HTTPProxy? { route.proxy }
 
   var isUsable: Bool { !isEnding && context?.channel.isActive == true }
 
@@ -46,7 +51,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     hasAnswerBegun = false
     isRequestSent = true
     if exchange.isPaused { setReading(false) }
-    context.write(wrapOutboundOut(.head(exchange.request.head)), promise: nil)
+    context.write(wrapOutboundOut(.head(route.head(exchange.request.head))), promise: nil)
     switch exchange.request.body {
     case .none:
       context.write(wrapOutboundOut(.end(nil)), promise: nil)
@@ -114,9 +119,10 @@ final class UpstreamConnection: ChannelInboundHandler {
     case .head(let head):
       // RFC 9110 §15: a status below 100 is none.
       guard head.status.code >= 100 else { return fail(HTTPParserError.invalidStatus) }
+      if let refusal = route.refusal(head) { return fail(refusal) }
       hasAnswerBegun = true
       isKept = head.isKeepAlive && head.status != .switchingProtocols
-      pool.answered(from: address)
+      pool.answered(from: address, by: route)
       exchange.receiver?.upstreamBegan(head)
     case .body(let part): exchange.receiver?.upstreamSent(part)
     case .end:
@@ -158,7 +164,7 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   /// - Parameter error: nil: the server closed the connection.
   private func fail(_ error: (any Error)?) {
-    let host = pool.server.host
+    let host = route.peer
     if let handshake {
       self.handshake = nil
       handshake.fail(error ?? TransportError(.notSent, "no secure connection to \(host): it hung up", cause: .tls))
@@ -175,7 +181,8 @@ final class UpstreamConnection: ChannelInboundHandler {
     if let error {
       let failure = TransportError(error, host: host, isOpen: true)
       // A first request may meet a server that wants a certificate, and takes nothing. All others may have arrived.
-      let isRefused = failure.cause == .tls && uses == 1 && !hasAnswerBegun
+      let isRefused =
+        failure.cause == .proxyCredentials || failure.cause == .tls && uses == 1 && !hasAnswerBegun
       return exchange.fail(isRefused ? failure : failure.lost)
     }
     exchange.fail(

@@ -9,18 +9,12 @@ import OAuth
 
 /// The connections of one event loop to one server. Lives on it.
 final class UpstreamPool {
-  /// How a connection is made.
-  private struct Route: Sendable {
-    var addresses: ArraySlice<String>
-    var context: NIOSSLContext?
-  }
-
   /// Shorter than servers keep idle connections: a request on one that the server closed counts as lost.
   static let idle = Duration.seconds(5)
   /// A pool that nobody used for so long is forgotten.
   private static let kept = TimeAmount.seconds(60)
   /// To connect and to be secure.
-  private static let connectTime = TimeAmount.seconds(10)
+  static let connectTime = TimeAmount.seconds(10)
   /// The same where other addresses are left: all of them have to be tried before a request's time is over.
   private static let shortConnectTime = TimeAmount.seconds(4)
 
@@ -39,12 +33,15 @@ final class UpstreamPool {
   private var lastUse = NIODeadline.now()
   private var isClosed = false
   private var latestAddress: String?
+  /// The proxy for new connections. Connections by another route get no more requests.
+  var proxy: HTTPProxy?
 
   init(
-    _ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, flushes: TurnFlush,
+    _ server: UpstreamServer, proxy: HTTPProxy?, names: NameLookups, contexts: TLSContexts, flushes: TurnFlush,
     uptime: @escaping @Sendable () -> Duration, loop: any EventLoop
   ) {
     self.server = server
+    self.proxy = proxy
     self.names = names
     self.contexts = contexts
     self.flushes = flushes
@@ -99,7 +96,7 @@ final class UpstreamPool {
   private func serve() {
     while !waiting.isEmpty, let connection = idle.last {
       // `uptime` includes suspended time, in which the server's time limit ran on.
-      guard connection.isUsable, connection.idleSince + Self.idle > uptime() else {
+      guard connection.isUsable, connection.proxy == proxy, connection.idleSince + Self.idle > uptime() else {
         connection.close()
         continue
       }
@@ -116,11 +113,11 @@ final class UpstreamPool {
     connectAsNeeded()
   }
 
-  /// An address of the server works.
-  func answered(from address: String) {
+  /// An address of the server, or of its proxy, works.
+  func answered(from address: String, by route: UpstreamRoute) {
     guard latestAddress != address else { return }
     latestAddress = address
-    names.works(address, of: server.host)
+    names.works(address, of: route.proxy?.host ?? server.host)
   }
 
   private func connectAsNeeded() {
@@ -132,13 +129,10 @@ final class UpstreamPool {
 
   private func connect() {
     let own = NIOLoopBound(self, eventLoop: loop)
-    Task { [server, names, contexts, loop] in
-      let route: Result<Route, TransportError>
+    Task { [server, proxy, names, contexts, loop] in
+      let route: Result<UpstreamRoute, TransportError>
       do throws(TransportError) {
-        let isAddress = SystemResolver.isAddress(server.host)
-        let addresses = try server.within(isAddress ? [server.host] : try await names.addresses(of: server.host))
-        route = .success(
-          Route(addresses: addresses[...], context: server.isSecure ? try contexts.context(of: server.tls) : nil))
+        route = .success(try await UpstreamRoute(to: server, via: proxy, names, contexts))
       } catch {
         route = .failure(error)
       }
@@ -146,7 +140,7 @@ final class UpstreamPool {
     }
   }
 
-  private func connect(_ route: Result<Route, TransportError>) {
+  private func connect(_ route: Result<UpstreamRoute, TransportError>) {
     switch route {
     case .success(let route): connect(route, isOneOfMany: route.addresses.count > 1, first: nil)
     case .failure(let error): failed(error)
@@ -156,26 +150,38 @@ final class UpstreamPool {
   /// Tries the addresses in their order.
   ///
   /// - Parameter first: what the first one failed with. It speaks for all.
-  private func connect(_ route: Route, isOneOfMany: Bool, first: TransportError?) {
+  private func connect(_ route: UpstreamRoute, isOneOfMany: Bool, first: TransportError?) {
     var route = route
     guard let address = route.addresses.popFirst(),
-      let place = try? SocketAddress(ipAddress: address, port: server.port)
+      let place = try? SocketAddress(ipAddress: address, port: route.port)
     else { return failed(first ?? TransportError(.notSent, "no connection to \(server.host)")) }
     let time = isOneOfMany ? Self.shortConnectTime : Self.connectTime
     let handshake = route.context.map { _ in loop.makePromise(of: Void.self) }
-    let connection = UpstreamConnection(self, at: address, handshake: handshake)
-    let (bound, rest) = (NIOLoopBound(connection, eventLoop: loop), route)
+    let connection = UpstreamConnection(self, at: address, by: route, handshake: handshake)
+    let tunnel = route.tunnel.map { ProxyTunnel(to: server, via: $0, on: loop) }
+    let (bound, boundTunnel, rest) = (
+      NIOLoopBound(connection, eventLoop: loop), NIOLoopBound(tunnel, eventLoop: loop), route
+    )
     let begun = NIODeadline.now()
     ClientBootstrap(group: loop).connectTimeout(time)
       .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-      .channelInitializer { [host = server.host] channel in
+      .channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try Self.add(bound.value, to: channel, of: host, context: rest.context)
+          if let tunnel = boundTunnel.value { return try tunnel.add(to: channel) }
+          try rest.add(bound.value, to: channel)
         }
       }
       .connect(to: place).assumeIsolated()
-      .flatMap { [self] _ in
-        handshake.map { secured($0, until: begun + time) } ?? loop.makeSucceededVoidFuture()
+      .flatMap { [self] channel in
+        guard let tunnel else {
+          return handshake.map { secured($0, until: begun + time) } ?? loop.makeSucceededVoidFuture()
+        }
+        return tunnel.opened(on: channel).assumeIsolated().flatMapThrowing { try rest.add(bound.value, to: channel) }
+          .nonisolated().assumeIsolated()
+          .flatMap {
+            handshake.map { self.secured($0, until: .now() + Self.connectTime) } ?? self.loop.makeSucceededVoidFuture()
+          }
+          .nonisolated()
       }
       .whenComplete { [self] result in
         switch result {
@@ -183,36 +189,19 @@ final class UpstreamPool {
         case .failure(let error):
           handshake?.fail(error)
           connection.close()
-          let failure = TransportError(error, host: server.host, isOpen: false)
-          guard failure.isOfAddress, !rest.addresses.isEmpty else { return failed(first ?? failure) }
+          tunnel?.close()
+          let failure = rest.error(error, isTunnelOpen: tunnel?.isOpen ?? false)
+          guard failure.isOfAddress, !rest.addresses.isEmpty else { return failed(rest.named(first ?? failure)) }
           connect(rest, isOneOfMany: isOneOfMany, first: first ?? failure)
         }
       }
   }
 
   private func secured(_ handshake: EventLoopPromise<Void>, until deadline: NIODeadline) -> EventLoopFuture<Void> {
-    let late = TransportError(.notSent, "no secure connection to \(server.host) in time", cause: .tls)
+    let late = TransportError(.notSent, "no secure connection to \(server.peer(via: proxy)) in time", cause: .tls)
     let timer = loop.scheduleTask(deadline: deadline) { handshake.fail(late) }
     handshake.futureResult.whenComplete { _ in timer.cancel() }
     return handshake.futureResult
-  }
-
-  private static func add(
-    _ connection: UpstreamConnection, to channel: any Channel, of host: String, context: NIOSSLContext?
-  ) throws {
-    let pipeline = channel.pipeline.syncOperations
-    if let context {
-      // Of an address the certificate has to name the address, which the library sees for itself.
-      let name = SystemResolver.isAddress(host) ? nil : host
-      try pipeline.addHandler(NIOSSLClientHandler(context: context, serverHostname: name))
-    }
-    var framing = HTTPRequestEncoder.Configuration()
-    framing.automaticallySetFramingHeaders = false
-    try pipeline.addHandlers([
-      HTTPRequestEncoder(configuration: framing),
-      ByteToMessageHandler(HTTPResponseDecoder(leftOverBytesStrategy: .dropBytes)),
-      connection,
-    ])
   }
 
   private func ready(_ connection: UpstreamConnection) {
@@ -254,19 +243,5 @@ final class UpstreamPool {
     waiting = []
     for one in exchanges { one.fail(TransportError(.notSent, "the broker is ending")) }
     for connection in Array(open.values) { connection.close() }
-  }
-}
-
-extension UpstreamServer {
-  /// The addresses that the reach of the pool allows.
-  fileprivate func within(_ addresses: [String]) throws(TransportError) -> [String] {
-    guard let reach = pool.reach else { return addresses }
-    let allowed = addresses.filter { AddressScope($0).map { $0 <= reach } ?? false }
-    if allowed.isEmpty, let other = addresses.first {
-      let words = (AddressScope(other) ?? .link).words
-      throw TransportError(
-        .notSent, "\(host) has \(words) (\(other)), which the document of a server must not name", cause: .reach)
-    }
-    return allowed
   }
 }

@@ -1,6 +1,8 @@
 import Broker
+import FoundationEssentials
 import Listening
 import NIOCore
+import OAuth
 import Synchronization
 
 /// Requests of one event loop, and the connections that they share. What is passed on for a client is sent on the loop of
@@ -11,14 +13,17 @@ public final class Upstreams {
   private let flushes: TurnFlush
   private let uptime: @Sendable () -> Duration
   private let loop: any EventLoop
+  private var proxies: HTTPProxies
   private var pools: [UpstreamServer: UpstreamPool] = [:]
   private var tick: RepeatedTask?
   private var isClosed = false
 
   init(
-    names: NameLookups, contexts: TLSContexts, uptime: @escaping @Sendable () -> Duration, loop: any EventLoop
+    names: NameLookups, contexts: TLSContexts, proxies: HTTPProxies, uptime: @escaping @Sendable () -> Duration,
+    loop: any EventLoop
   ) {
     self.names = names
+    self.proxies = proxies
     self.contexts = contexts
     self.uptime = uptime
     self.loop = loop
@@ -41,13 +46,21 @@ public final class Upstreams {
 
   private func pool(of server: UpstreamServer) -> UpstreamPool {
     if let pool = pools[server] { return pool }
-    let pool = UpstreamPool(server, names: names, contexts: contexts, flushes: flushes, uptime: uptime, loop: loop)
+    let pool = UpstreamPool(
+      server, proxy: proxies.proxy(for: server), names: names, contexts: contexts, flushes: flushes, uptime: uptime,
+      loop: loop)
     pools[server] = pool
     if tick == nil {
       let own = NIOLoopBound(self, eventLoop: loop)
       tick = loop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in own.value.checkTimes() }
     }
     return pool
+  }
+
+  /// For requests from now on. Requests that were sent end as they began.
+  func use(_ new: HTTPProxies) {
+    proxies = new
+    for (server, pool) in pools { pool.proxy = new.proxy(for: server) }
   }
 
   /// Closes what has been idle for long. By itself it does once a second.
@@ -71,7 +84,13 @@ public final class Upstreams {
 final class AllUpstreams: Sendable {
   private let names: NameLookups
   private let contexts = TLSContexts()
-  private let state = Mutex<(isClosed: Bool, loops: [ObjectIdentifier: NIOLoopBound<Upstreams>])>((false, [:]))
+  private struct State {
+    var isClosed = false
+    var loops: [ObjectIdentifier: NIOLoopBound<Upstreams>] = [:]
+    var proxies = HTTPProxies()
+  }
+
+  private let state = Mutex(State())
 
   private let uptime: @Sendable () -> Duration
 
@@ -84,12 +103,23 @@ final class AllUpstreams: Sendable {
   func on(_ loop: any EventLoop) -> Upstreams {
     state.withLock { state in
       if let known = state.loops[ObjectIdentifier(loop)] { return known }
-      let upstreams = Upstreams(names: names, contexts: contexts, uptime: uptime, loop: loop)
+      let upstreams = Upstreams(
+        names: names, contexts: contexts, proxies: state.proxies, uptime: uptime, loop: loop)
       if state.isClosed { upstreams.close() }
       let new = NIOLoopBound(upstreams, eventLoop: loop)
       state.loops[ObjectIdentifier(loop)] = new
       return new
     }.value
+  }
+
+  var currentProxies: HTTPProxies { state.withLock { $0.proxies } }
+
+  func use(_ proxies: HTTPProxies) {
+    let all = state.withLock { state in
+      state.proxies = proxies
+      return Array(state.loops.values)
+    }
+    for one in all { one.eventLoop.execute { one.value.use(proxies) } }
   }
 
   func close() async {
@@ -98,5 +128,17 @@ final class AllUpstreams: Sendable {
       return Array(state.loops.values)
     }
     for one in all { try? await one.eventLoop.submit { one.value.close() }.get() }
+  }
+}
+
+extension HTTPProxies {
+  func proxy(for server: UpstreamServer) -> HTTPProxy? {
+    proxy(isSecure: server.isSecure, host: server.host, port: server.port)
+  }
+
+  func proxy(for url: URL) -> HTTPProxy? {
+    let isSecure = url.scheme?.lowercased() != "http"
+    let host = (url.host() ?? "").lowercased().filter { $0 != "[" && $0 != "]" }
+    return proxy(isSecure: isSecure, host: host, port: url.port ?? (isSecure ? 443 : 80))
   }
 }
