@@ -73,7 +73,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 let layers = [
   "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
   "Edges": [
-    "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "SQLite",
+    "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "Pages", "SQLite",
     "SQLiteStore", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
   ],
   "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
@@ -121,7 +121,8 @@ let package = Package(
         "Broker", "CZlib", "Listening", "OAuth", "Platform", nioCore, nioExtras, nioPosix, nioHTTP1, nioSSL, nioTLS,
         deque,
       ]),
-    room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Pages", []),
+    room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
       "Loopback",
@@ -218,7 +219,7 @@ let package = Package(
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests(
       "CallbackTests",
-      ["Callback", "Callers", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+      ["Callback", "Callers", "HTTPServer", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),
@@ -296,7 +297,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       "UnixSocket",
       fuzzed("BrokerAPI", "Callers", "Listening") + ["CLinux", "Platform", nioCore, nioPosix, logging]),
     twin("HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening") + [nioCore, nioPosix, nioHTTP1, logging]),
-    twin("Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin("Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
       folder: "Configuration"),

@@ -2,6 +2,7 @@ import Broker
 import Crypto
 import Foundation
 import NIOHTTP1
+import Pages
 import Testing
 
 @testable import Callback
@@ -109,8 +110,8 @@ import Testing
 
   @Test("Each special character has its entity")
   func entities() {
-    #expect(Page.escaped("a&b<c>d\"e'f", limit: 99) == "a&amp;b&lt;c&gt;d&quot;e&#39;f")
-    #expect(Page.escaped("ü✓ 漢字\n", limit: 99) == "ü✓ 漢字 ")
+    #expect(HTML.escaped("a&b<c>d\"e'f", limit: 99) == "a&amp;b&lt;c&gt;d&quot;e&#39;f")
+    #expect(HTML.escaped("ü✓ 漢字\n", limit: 99) == "ü✓ 漢字 ")
   }
 
   @Test(

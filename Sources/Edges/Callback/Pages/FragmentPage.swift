@@ -1,4 +1,5 @@
 import NIOHTTP1
+import Pages
 
 /// The page that brings the fragment of its own address to the endpoint, since browsers send it to no server
 /// (RFC 6749 §4.2.2, RFC 9110 §7.1).
@@ -10,7 +11,9 @@ enum FragmentPage {
   static let scriptHash = "sha256-+AwuET5dD1DHm0zGXqAKTFC+LNhTJNciwNkRsJSjz5U="
 
   /// The answer is another page of ours. It is parsed, which runs nothing in it, and put in this one's place.
-  static let script = """
+  static var script: String { code.markup }
+
+  private static let code: HTML = """
     "use strict";
     (function () {
       var fragment = location.hash.slice(1);
@@ -39,20 +42,21 @@ enum FragmentPage {
     })();
     """
 
-  static let html = Page.document(
-    title: busy.heading, tone: busy.tone,
-    head: "<script>\(script)</script>\n",
-    main: """
+  static let html = Document.html(
+    title: busy.heading, tone: busy.tone, style: .inline, head: "<script>\(code)</script>\n", bodyClass: "notice",
+    body: Notice.card(
+      busy.tone,
+      """
       <div id="busy" hidden>
-      \(busy.content)</div>
-      <div id="lost" class="\(lost.tone.rawValue)" hidden>
-      \(lost.content)</div>
+      \(busy.notice.content)</div>
+      <div id="lost" class="\(lost.tone.name)" hidden>
+      \(lost.notice.content)</div>
       <noscript>
-      <div class="\(withoutScript.tone.rawValue)">
-      \(withoutScript.content)</div>
+      <div class="\(withoutScript.tone.name)">
+      \(withoutScript.notice.content)</div>
       </noscript>
 
-      """)
+      """))
 
   private static let busy = Page(
     status: .ok, tone: .neutral, heading: "Completing the sign-in", lead: "This takes a moment.")

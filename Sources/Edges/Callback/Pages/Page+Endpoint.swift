@@ -1,4 +1,5 @@
 import NIOHTTP1
+import Pages
 
 /// What the endpoint itself has to say.
 extension Page {

@@ -1,16 +1,10 @@
 import Broker
 import NIOHTTP1
+import Pages
 
 /// What a person sees. Its texts are plain; rendering escapes and bounds them.
 struct Page: Equatable {
-  enum Tone: String {
-    case good, neutral, bad
-  }
-
-  struct Fact: Equatable {
-    var label: String
-    var value: String
-  }
+  typealias Fact = Notice.Fact
 
   var status: HTTPResponseStatus
   var tone: Tone
@@ -42,24 +36,6 @@ struct Page: Equatable {
     let location = goesOnByItself ? location.map { [("Location", $0.text)] } ?? [] : []
     return location + extraHeaders.sorted { $0.key < $1.key }
   }
-}
-
-/// An address that is fit for a `Location` header: `http` or `https`, and only the characters of RFC 3986.
-struct Location: Equatable {
-  static let limit = 32 * 1024
-
-  let text: String
-
-  init?(_ text: String) {
-    let scheme = text.lowercased()
-    guard scheme.hasPrefix("https://") || scheme.hasPrefix("http://"), text.utf8.count <= Self.limit,
-      text.utf8.allSatisfy({ (0x21...0x7e).contains($0) && !Self.excluded.contains($0) })
-    else { return nil }
-    self.text = text
-  }
-
-  /// Printable, and in no URI (RFC 3986 appendix C, RFC 2396 §2.4.3).
-  private static let excluded = Set(#"<>"\^`{}|"#.utf8)
 }
 
 // MARK: - Outcomes

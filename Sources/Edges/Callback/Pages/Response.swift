@@ -2,15 +2,16 @@ import Broker
 import HTTPServer
 import NIOCore
 import NIOHTTP1
+import Pages
 
 // Answers with the headers that every page has, or for a provider those that mean something to a machine.
 extension HTTPReply {
-  init(_ page: Page) { self.init(html: page.html, status: page.status, policy: Self.policy, more: page.headers) }
+  init(_ page: Page) { self.init(html: page.html, status: page.status, policy: ContentPolicy.still, more: page.headers) }
 
   /// Asks for the fragment of an address.
   static let fragmentPage = HTTPReply(
     html: FragmentPage.html, status: .ok,
-    policy: policy + "; script-src '\(FragmentPage.scriptHash)'; connect-src 'self'")
+    policy: ContentPolicy.running(scriptHash: FragmentPage.scriptHash))
 
   private init(html: String, status: HTTPResponseStatus, policy: String, more: [(String, String)] = []) {
     var headers = Self.common
@@ -45,10 +46,6 @@ extension HTTPReply {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
   ]
-
-  private static let policy =
-    "default-src 'none'; style-src '\(Stylesheet.hash)'; img-src data:; base-uri 'none'; form-action 'none'; "
-    + "frame-ancestors 'none'"
 
   private static let common: HTTPHeaders = [
     // The address has a code in it: neither the page nor where it was may be kept or passed on.
