@@ -73,8 +73,8 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 let layers = [
   "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
   "Edges": [
-    "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "Pages", "SQLite",
-    "SQLiteStore", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
+    "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "Pages",
+    "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
   ],
   "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
   "Clients": ["AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers"],
@@ -136,7 +136,8 @@ let package = Package(
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     fastRoom("Sealing", ["OAuth", crypto, cryptoExtras]),
     fastRoom("SQLite", ["CSQLite"]),
-    fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
+    fastRoom("StoreRows", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
+    fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite", "StoreRows"]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux", "Platform"]),
     // The name Configuration is another package's.
@@ -206,7 +207,10 @@ let package = Package(
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",
-      ["SQLite", "SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture"]),
+      [
+        "SQLite", "SQLiteStore", "StoreRows", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth",
+        "store-fixture",
+      ]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),

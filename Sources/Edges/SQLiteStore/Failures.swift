@@ -2,6 +2,7 @@ public import Broker
 import Glibc
 import SQLite
 public import Sealing
+import StoreRows
 
 extension StoreError {
   var isOfOneAccount: Bool { if case .unreadableAccount = self { true } else { false } }
@@ -62,14 +63,6 @@ extension StoreError {
 extension DatabaseError {
   /// SQLite's message has names of tables and columns, but no values.
   fileprivate var detail: String { message ?? "SQLite \(extendedCode.rawValue)" }
-}
-
-extension DamagedRow {
-  var detail: String {
-    isForeign
-      ? "a row of table \(table) is sealed under another key than the rest (column \(column))"
-      : "a row of table \(table) is damaged or was moved (column \(column))"
-  }
 }
 
 extension StoreError {

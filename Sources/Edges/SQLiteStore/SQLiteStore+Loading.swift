@@ -2,6 +2,7 @@ public import Broker
 public import Grants
 import SQLite
 import Sealing
+import StoreRows
 import Synchronization
 
 // The reads of the store.

@@ -3,6 +3,7 @@ import Dispatch
 import Grants
 import SQLite
 public import Sealing
+import StoreRows
 import Synchronization
 
 /// The broker's state in a SQLite database, with secrets sealed under a key that is kept elsewhere.

@@ -1,6 +1,7 @@
 import Testing
 
 @testable import SQLiteStore
+@testable import StoreRows
 
 @Suite("Memory of packed accounts") struct PackedMemoryTests {
   /// A noncopyable slot in an array.

@@ -6,6 +6,7 @@ import SQLite
 import Testing
 
 @testable import SQLiteStore
+@testable import StoreRows
 
 @Suite("Accounts that are read in pages") struct PackedRowsTests {
   private let folder = TemporaryFolder()

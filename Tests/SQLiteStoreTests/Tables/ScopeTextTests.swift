@@ -1,6 +1,7 @@
 import Testing
 
 @testable import SQLiteStore
+@testable import StoreRows
 
 @Suite("Scopes in a column")
 struct ScopeTextTests {

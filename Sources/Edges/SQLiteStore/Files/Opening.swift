@@ -5,6 +5,7 @@ import Grants
 import OAuth
 import SQLite
 import Sealing
+import StoreRows
 
 /// How a store is opened: looked at without writing, then migrated.
 struct Opening {

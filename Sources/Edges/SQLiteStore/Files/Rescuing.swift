@@ -5,6 +5,7 @@ public import Grants
 import OAuth
 import SQLite
 import Sealing
+import StoreRows
 import Synchronization
 
 /// Accounts that the state folder did not take at the end of a run, and that this run has in memory until it does.

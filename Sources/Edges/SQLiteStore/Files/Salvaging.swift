@@ -4,6 +4,7 @@ import FoundationEssentials
 import Grants
 import SQLite
 import Sealing
+import StoreRows
 import Synchronization
 
 // A database whose structure is damaged, which SQLite can still open: every row that can be found goes into a new one,

@@ -2,6 +2,7 @@ import Broker
 import FoundationEssentials
 import SQLite
 import Sealing
+import StoreRows
 
 // Rows that an earlier version wrote have no authentication code. They get one behind the first answers, in pages.
 extension SQLiteStore {
@@ -61,7 +62,7 @@ extension StoredRow {
     let row = try Cursor(
       db.statement("SELECT \(list) FROM \(table.name) WHERE rowid = ? AND code IS NULL"), [.integer(number)])
     guard try row.next() else { return }
-    var reader = RowReader(row, of: table, sealer: sealer)
+    var reader = RowReader(PackedColumns(row, of: table), of: table, sealer: sealer)
     guard (try? Self(from: &reader)) != nil else { return }
     let values = (0..<table.columns.count - 1).map(row.value(at:))
     try db.statement("UPDATE \(table.name) SET code = ? WHERE rowid = ?")

@@ -1,33 +1,48 @@
-import Broker
-import FoundationEssentials
+package import Broker
+package import FoundationEssentials
 import Glibc
-import Grants
-import OAuth
+package import Grants
+package import OAuth
 import SQLite
-import Sealing
+package import Sealing
 
-/// A row that cannot be what was written.
-struct DamagedRow: Error, Equatable {
-  let table: String
-  let column: String
+/// A row that differs from the one that was written.
+package struct DamagedRow: Error, Equatable {
+  package let table: String
+  package let column: String
   /// Sealed under another key than the store's: from another database.
-  var isForeign = false
+  package let isForeign: Bool
+
+  package init(table: String, column: String, isForeign: Bool = false) {
+    self.table = table
+    self.column = column
+    self.isForeign = isForeign
+  }
+}
+
+extension DamagedRow {
+  /// For people, without a full stop.
+  package var detail: String {
+    isForeign
+      ? "a row of table \(table) is sealed under another key than the rest (column \(column))"
+      : "a row of table \(table) is damaged or was moved (column \(column))"
+  }
 }
 
 /// SQLite's texts end at the first NUL here: it is shown instead, as in a terminal (U+2400).
-func plain(_ text: String) -> String {
+package func plain(_ text: String) -> String {
   guard text.utf8.contains(0) else { return text }
   return String(decoding: text.utf8.flatMap { $0 == 0 ? Array("\u{2400}".utf8) : [$0] }, as: UTF8.self)
 }
 
-/// Scopes are joined by a space (RFC 6749 §3.3). What a scope must not have and a stranger may still send is escaped, by
-/// bytes: a space with a combining mark is another character to Swift.
-enum ScopeText {
+/// Scopes are joined by a space (RFC 6749 §3.3). Bytes that a scope must not contain, but a server may still send, are
+/// escaped. Bytes, because to Swift a space with a combining mark is another character.
+package enum ScopeText {
   private static let escapes: [(byte: UInt8, text: [UInt8])] = [
     (0, Array("%00".utf8)), (0x20, Array("%20".utf8)), (0x25, Array("%25".utf8)),
   ]
 
-  static func join(_ scopes: [String]) -> String {
+  package static func join(_ scopes: [String]) -> String {
     scopes.map { scope in
       if scope.isEmpty { return "%" }
       guard scope.utf8.contains(where: { $0 == 0x20 || $0 == 0x25 || $0 == 0 }) else { return scope }
@@ -36,7 +51,7 @@ enum ScopeText {
     }.joined(separator: " ")
   }
 
-  static func split(_ text: String) -> [String] {
+  package static func split(_ text: String) -> [String] {
     let scopes = text.utf8.split(separator: 0x20).map { String(Substring($0)) }
     guard text.utf8.contains(0x25) else { return scopes }
     return scopes.map { $0 == "%" ? "" : unescaped($0) }
@@ -54,25 +69,25 @@ enum ScopeText {
 }
 
 /// Writes the columns of one row, in the table's order.
-struct RowWriter {
+package struct RowWriter {
   private(set) var values: [ColumnValue] = []
   private let table: Table
   private let place: Place
   private let sealer: Sealer
 
-  init(table: Table, boundTo parts: [String], sealer: Sealer) {
+  package init(table: Table, boundTo parts: [String], sealer: Sealer) {
     self.table = table
     self.place = Place(table: table.name, row: parts.map(plain))
     self.sealer = sealer
     values.reserveCapacity(table.columns.count)
   }
 
-  mutating func text(_ value: String?) { values.append(ColumnValue(value.map(plain))) }
-  mutating func scopes(_ value: [String]) { values.append(.text(ScopeText.join(value))) }
-  mutating func integer(_ value: Int64?) { values.append(ColumnValue(value)) }
-  mutating func time(_ value: Timestamp?) { integer(value?.milliseconds) }
+  package mutating func text(_ value: String?) { values.append(ColumnValue(value.map(plain))) }
+  package mutating func scopes(_ value: [String]) { values.append(.text(ScopeText.join(value))) }
+  package mutating func integer(_ value: Int64?) { values.append(ColumnValue(value)) }
+  package mutating func time(_ value: Timestamp?) { integer(value?.milliseconds) }
 
-  mutating func json(_ value: (some Encodable)?) throws {
+  package mutating func json(_ value: (some Encodable)?) throws {
     guard let value else { return values.append(.null) }
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -80,26 +95,21 @@ struct RowWriter {
   }
 
   /// Exposed here and nowhere else in the store, to be sealed.
-  mutating func sealed(_ value: Secret?) throws {
+  package mutating func sealed(_ value: Secret?) throws {
     let column = table.columns[values.count]
     let sealed = try value?.withExposedBytes { try sealer.seal($0, at: place, column: column) }
     values.append(ColumnValue(sealed))
   }
 
-  mutating func sealed(_ value: Data?) throws {
+  package mutating func sealed(_ value: Data?) throws {
     let column = table.columns[values.count]
     values.append(ColumnValue(try value.map { try sealer.seal($0, at: place, column: column) }))
   }
 }
 
 /// Reads the columns of one row, in the table's order.
-struct RowReader {
-  private enum Source {
-    case row(Cursor)
-    case packed(PackedColumns)
-  }
-
-  private var source: Source
+package struct RowReader {
+  private var columns: PackedColumns
   private let table: Table
   private let sealer: Sealer
   private let depth: AccountDepth
@@ -108,96 +118,79 @@ struct RowReader {
   /// The offset of the row in packed columns.
   private let start: Int
 
-  init(_ row: Cursor, of table: Table, sealer: Sealer) {
-    source = .row(row)
-    self.table = table
-    self.sealer = sealer
-    depth = .whole
-    start = 0
-  }
-
-  init(_ columns: PackedColumns, of table: Table, sealer: Sealer, _ depth: AccountDepth) {
-    source = .packed(columns)
+  package init(_ columns: PackedColumns, of table: Table, sealer: Sealer, _ depth: AccountDepth = .whole) {
+    self.columns = columns
     self.table = table
     self.sealer = sealer
     self.depth = depth
     start = columns.offset
   }
 
-  /// How far packed columns were read.
-  var offset: Int {
-    if case .packed(let columns) = source { columns.offset } else { 0 }
-  }
+  /// How far the columns were read.
+  package var offset: Int { columns.offset }
 
   /// Compares the code in the last column with the other columns. The moments of many accounts are read at a start; they
   /// are checked when the account is used.
-  mutating func checkCode() throws {
+  package mutating func checkCode() throws {
     guard depth != .moments else {
       _ = skip()
       return
     }
-    let row: PackedColumns
-    switch source {
-    case .row(let cursor):
-      var columns = PackedColumns()
-      for index in 0..<index { columns.append(cursor.value(at: index)) }
-      row = columns
-    case .packed(let columns): row = columns.between(start, columns.offset)
-    }
+    let row = columns.between(start, columns.offset)
     guard let code = try next(\.blob) else { return }
     guard code == sealer.code(of: row.bytes, in: table.name) else {
       throw DamagedRow(table: table.name, column: Table.code)
     }
   }
 
-  /// What the columns that follow were sealed with.
-  mutating func bind(to parts: [String]) { place = parts }
+  /// The values that the following columns were sealed with.
+  package mutating func bind(to parts: [String]) { place = parts }
 
-  mutating func text() throws -> String { try required(optionalText()) }
-  mutating func integer() throws -> Int64 { try required(optionalInteger()) }
-  mutating func time() throws -> Timestamp { Timestamp(milliseconds: try integer()) }
-  mutating func optionalTime() throws -> Timestamp? { try optionalInteger().map(Timestamp.init(milliseconds:)) }
+  package mutating func text() throws -> String { try required(optionalText()) }
+  package mutating func integer() throws -> Int64 { try required(optionalInteger()) }
+  package mutating func time() throws -> Timestamp { Timestamp(milliseconds: try integer()) }
+  package mutating func optionalTime() throws -> Timestamp? { try optionalInteger().map(Timestamp.init(milliseconds:)) }
 
-  mutating func scopes() throws -> [String] {
+  package mutating func scopes() throws -> [String] {
     guard depth == .moments else { return ScopeText.split(try text()) }
     _ = try required(skip() ? true : nil)
     return []
   }
 
-  /// Of one that is left out only the subject.
-  mutating func identity() throws -> Identity? {
+  /// Only the subject if the rest is left out.
+  package mutating func identity() throws -> Identity? {
     guard depth == .moments else { return try optionalJSON(Identity.self) }
     guard let text = try optionalText() else { return nil }
     if let subject = SubjectText.find(in: Array(text.utf8)[...]) { return Identity(subject: subject) }
     return try required(try? JSONDecoder().decode(Identity.self, from: Data(text.utf8)))
   }
-  mutating func sealed() throws -> Secret { try required(optionalSealed()) }
+  package mutating func sealed() throws -> Secret { try required(optionalSealed()) }
 
-  mutating func name<Name: RawRepresentable>(_: Name.Type) throws -> Name where Name.RawValue == String {
+  package mutating func name<Name: RawRepresentable>(_: Name.Type) throws -> Name where Name.RawValue == String {
     try required(Name(rawValue: text()))
   }
 
-  mutating func small<Number: FixedWidthInteger>(_: Number.Type) throws -> Number {
+  package mutating func small<Number: FixedWidthInteger>(_: Number.Type) throws -> Number {
     try required(Number(exactly: integer()))
   }
 
-  mutating func optionalText() throws -> String? { try next(\.text) }
-  mutating func optionalInteger() throws -> Int64? { try next(\.integer) }
+  package mutating func optionalText() throws -> String? { try next(\.text) }
+  package mutating func optionalInteger() throws -> Int64? { try next(\.integer) }
 
-  mutating func optionalJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
+  package mutating func optionalJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
     guard let text = try optionalText() else { return nil }
     return try required(try? JSONDecoder().decode(Value.self, from: Data(text.utf8)))
   }
 
-  /// Of a secret that is left out: that there is one.
+  /// Stands for a secret that is left out.
   static let leftOut = Secret("")
 
-  mutating func optionalSealed() throws -> Secret? {
+  package mutating func optionalSealed() throws -> Secret? {
     guard depth == .whole else { return skip() ? Self.leftOut : nil }
     return try optionalSealedData().map { Secret(String(decoding: $0, as: UTF8.self)) }
   }
 
-  mutating func optionalSealedData() throws -> Data? {
+  package mutating func optionalSealedData() throws -> Data? {
     guard depth == .whole else { return skip() ? Data() : nil }
     guard let sealed = try next(\.blob) else { return nil }
     let column = table.columns[index - 1]
@@ -216,27 +209,17 @@ struct RowReader {
 
   private mutating func nextValue() -> ColumnValue {
     defer { index += 1 }
-    switch source {
-    case .row(let row): return row.value(at: index)
-    case .packed(var columns):
-      // Moved, so that nothing of it is copied.
-      source = .packed(PackedColumns())
-      defer { source = .packed(columns) }
-      return columns.next()
-    }
+    return columns.next()
   }
 
   /// False: it is NULL.
   private mutating func skip() -> Bool {
-    guard case .packed(var columns) = source else { return !nextValue().isNull }
     index += 1
-    source = .packed(PackedColumns())
-    defer { source = .packed(columns) }
     return columns.skip()
   }
 
   /// Nil: the column read last is damaged.
-  func required<Value>(_ value: Value?) throws -> Value {
+  package func required<Value>(_ value: Value?) throws -> Value {
     guard let value else { throw DamagedRow(table: table.name, column: table.columns[max(0, index - 1)]) }
     return value
   }

@@ -1,9 +1,9 @@
 import FoundationEssentials
-import Grants
+package import Grants
 import OAuth
 
 extension SavedGrant: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "grants", key: ["account"],
     columns: [
       "account", "provider", "identity", "requested_scopes", "granted_scopes", "resource", "generation", "standing",
@@ -18,9 +18,9 @@ extension SavedGrant: StoredRow {
     ], blobs: ["refresh_token", "previous_refresh_token", "id_token", "extra", "dpop_key"])
 
   /// With the provider: changing it must not send the refresh token to another one.
-  var sealedWith: [String] { [account.rawValue, provider.rawValue] }
+  package var sealedWith: [String] { [account.rawValue, provider.rawValue] }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(account.rawValue)
     row.text(provider.rawValue)
     try row.json(identity)
@@ -45,7 +45,7 @@ extension SavedGrant: StoredRow {
     try row.sealed(dpopKey)
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     let account = try row.name(AccountName.self)
     let provider = try row.name(ProviderName.self)
     row.bind(to: [account.rawValue, provider.rawValue])
@@ -77,16 +77,16 @@ extension SavedGrant: StoredRow {
 }
 
 extension SavedToken: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "tokens", key: ["account", "scope", "resource"],
     columns: [
       "account", "scope", "resource", "type", "scopes", "generation", "issued_at", "expires_at", "refresh_at",
       "access_token", "reports",
     ], integers: ["generation", "issued_at", "expires_at", "refresh_at"], blobs: ["access_token"])
 
-  var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
+  package var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(account.rawValue)
     row.text(key.scope)
     row.text(key.resource)
@@ -100,7 +100,7 @@ extension SavedToken: StoredRow {
     try row.json(reports.isEmpty ? nil : reports)
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     let account = try row.name(AccountName.self)
     let key = Key(scope: try row.text(), resource: try row.text())
     row.bind(to: [account.rawValue, key.scope, key.resource])
@@ -118,20 +118,20 @@ extension SavedToken: StoredRow {
 }
 
 extension RefreshIntent: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "refresh_intents", key: ["account"], columns: ["account", "refresh_token_hash", "sent_at", "attempts"],
     integers: ["sent_at", "attempts"])
 
-  var sealedWith: [String] { [] }
+  package var sealedWith: [String] { [] }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(account.rawValue)
     row.text(refreshTokenHash)
     row.time(sentAt)
     row.integer(Int64(attempts))
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     self.init(
       account: try row.name(AccountName.self), refreshTokenHash: try row.text(), sentAt: try row.time(),
       attempts: try row.small(Int.self))
@@ -139,17 +139,17 @@ extension RefreshIntent: StoredRow {
 }
 
 extension SavedLogin: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "logins", key: ["id"],
     columns: [
       "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
       "state", "nonce", "verifier", "dpop_key", "device", "progress",
     ])
 
-  /// With what the login is for: changing it must not sign a person in elsewhere.
-  var sealedWith: [String] { [id.rawValue, provider.rawValue, account.rawValue] }
+  /// With the login's purpose: changing it must not sign a user in elsewhere.
+  package var sealedWith: [String] { [id.rawValue, provider.rawValue, account.rawValue] }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(id.rawValue)
     row.text(provider.rawValue)
     row.text(account.rawValue)
@@ -168,7 +168,7 @@ extension SavedLogin: StoredRow {
     try row.sealed(LoginProgress(self).encoded)
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     let id = try row.name(LoginID.self)
     let provider = try row.name(ProviderName.self)
     let account = try row.name(AccountName.self)
@@ -194,14 +194,14 @@ extension SavedLogin: StoredRow {
 }
 
 extension PendingRevocation: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "revocations", key: ["id"],
     columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "context", "token"])
 
   /// With the provider: changing it must not send the token to another one.
-  var sealedWith: [String] { [id, provider.rawValue] }
+  package var sealedWith: [String] { [id, provider.rawValue] }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(id)
     row.text(provider.rawValue)
     row.text(hint)
@@ -218,7 +218,7 @@ extension PendingRevocation: StoredRow {
     return try encoder.encode(context)
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     let id = try row.text()
     let provider = try row.name(ProviderName.self)
     row.bind(to: [id, provider.rawValue])
@@ -236,25 +236,25 @@ extension PendingRevocation: StoredRow {
 }
 
 /// A small value by name.
-struct Setting: StoredRow {
-  static let table = Table("settings", key: ["name"], columns: ["name", "value"])
+package struct Setting: StoredRow {
+  package static let table = Table("settings", key: ["name"], columns: ["name", "value"])
 
-  let name: String
-  let value: String
+  package let name: String
+  package let value: String
 
-  var sealedWith: [String] { [] }
+  package var sealedWith: [String] { [] }
 
-  init(name: String, value: String) {
+  package init(name: String, value: String) {
     self.name = name
     self.value = value
   }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(name)
     row.text(value)
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     self.init(name: try row.text(), value: try row.text())
   }
 }

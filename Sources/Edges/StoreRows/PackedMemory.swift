@@ -1,22 +1,24 @@
 import Glibc
-import SQLite
+package import SQLite
 import Synchronization
 
 /// Memory for packed accounts, apart from the heap. Among the heap's other pieces each account keeps a page in use whose
 /// rest was freed: after a storm of refreshes that is as much as the accounts themselves.
 ///
 /// Slots of one size share a block, so that a slot that was freed fits the next account of that size.
-final class PackedMemory: Sendable {
+package final class PackedMemory: Sendable {
   /// Sizes of slots are multiples of it.
   private static let step = 64
-  /// Of a block. A larger slot has a block of its own.
-  static let blockSize = 1 << 20
+  /// The size of a block. A larger slot has a separate block.
+  package static let blockSize = 1 << 20
+
+  package init() {}
 
   /// The blocks with a free slot, by the size of their slots.
   private let open = Mutex<[Int: [Block]]>([:])
 
   /// A piece that one account lies in, until it is let go.
-  struct Slot: ~Copyable, Sendable {
+  package struct Slot: ~Copyable, Sendable {
     private let memory: PackedMemory
     private let block: Block
     private let index: UInt32
@@ -37,7 +39,7 @@ final class PackedMemory: Sendable {
   }
 
   /// - Throws: `outOfMemory` where the kernel gives no memory.
-  func store(_ bytes: [UInt8]) throws(DatabaseError) -> Slot {
+  package func store(_ bytes: [UInt8]) throws(DatabaseError) -> Slot {
     let size = max(1, (bytes.count + Self.step - 1) / Self.step) * Self.step
     let found = open.withLock { open -> (Block, UInt32)? in
       if open[size, default: []].isEmpty {
@@ -68,7 +70,7 @@ final class PackedMemory: Sendable {
   }
 
   /// How many bytes the blocks with a free slot have, for tests.
-  var roomInOpenBlocks: Int { open.withLock { $0.values.joined().reduce(0) { $0 + $1.room } } }
+  package var roomInOpenBlocks: Int { open.withLock { $0.values.joined().reduce(0) { $0 + $1.room } } }
 }
 
 extension PackedMemory {

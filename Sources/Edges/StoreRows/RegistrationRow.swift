@@ -1,13 +1,13 @@
 import FoundationEssentials
-import Grants
+package import Grants
 import OAuth
 
 extension SavedRegistration: StoredRow {
-  static let table = Table(
+  package static let table = Table(
     "registrations", key: ["provider"], columns: ["provider", "issuer", "client_id", "created_at", "detail"])
 
   /// With the client: its secret must not be sent to another issuer.
-  var sealedWith: [String] { [provider.rawValue, issuer.rawValue, clientID] }
+  package var sealedWith: [String] { [provider.rawValue, issuer.rawValue, clientID] }
 
   /// What is sealed, whole.
   private struct Detail: Codable {
@@ -25,7 +25,7 @@ extension SavedRegistration: StoredRow {
     var isByHand: Bool?
   }
 
-  func write(to row: inout RowWriter) throws {
+  package func write(to row: inout RowWriter) throws {
     row.text(provider.rawValue)
     row.text(issuer.rawValue)
     row.text(clientID)
@@ -39,7 +39,7 @@ extension SavedRegistration: StoredRow {
     try row.sealed(try JSONEncoder().encode(detail))
   }
 
-  init(from row: inout RowReader) throws {
+  package init(from row: inout RowReader) throws {
     let provider = try row.name(ProviderName.self)
     let issuer = try row.name(Issuer.self)
     let clientID = try row.text()

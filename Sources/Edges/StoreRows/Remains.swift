@@ -1,10 +1,9 @@
-public import Broker
+package import Broker
 import FoundationEssentials
-public import Grants
+package import Grants
 import OAuth
-import SQLite
-import Sealing
-import Synchronization
+package import SQLite
+package import Sealing
 
 // What can be read of a row that is damaged.
 extension SavedGrant {
@@ -12,7 +11,8 @@ extension SavedGrant {
   /// one would end the grant.
   ///
   /// - Parameter sealer: opens the secrets; nil: they are left out.
-  static func remains(of account: AccountName, _ values: [String: ColumnValue], _ sealer: Sealer?) -> SavedGrant {
+  package static func remains(of account: AccountName, _ values: [String: ColumnValue], _ sealer: Sealer?) -> SavedGrant
+  {
     let provider = values["provider"]?.text.flatMap(ProviderName.init)
     let place = Place(table: table.name, row: [account.rawValue, provider?.rawValue ?? ""])
     func time(_ column: String) -> Timestamp? { values[column]?.integer.map(Timestamp.init(milliseconds:)) }
@@ -60,64 +60,15 @@ extension SavedGrant {
 
 extension PackedColumns {
   /// The next row's columns by name.
-  mutating func values(of table: Table) -> [String: ColumnValue] {
+  package mutating func values(of table: Table) -> [String: ColumnValue] {
     Dictionary(table.columns.map { ($0, next()) }) { $1 }
   }
 }
 
-extension PackedRows {
-  /// Writes the grant's row as it is, without tokens. False: it is sealed under another key, or does not fit.
-  func putUnchanged(in db: Database, _ sealer: Sealer) throws -> Bool {
-    guard sealer.isSame(as: self.sealer) else { return false }
-    var columns = PackedColumns(bytes)
-    let values = SavedGrant.table.columns.map { _ in columns.next() }
-    do {
-      try db.statement(SavedGrant.table.put).run(values)
-      return true
-    } catch let error as DatabaseError where error.code == .constraint {
-      return false
-    }
-  }
-}
-
 extension SetAsideRow {
-  init(_ error: DamagedRow, number: Int64, key: String?, account: String?, provider: String?) {
+  package init(_ error: DamagedRow, number: Int64, key: String?, account: String?, provider: String?) {
     self.init(
       table: error.table, number: number, key: key, account: account.flatMap(AccountName.init),
       provider: provider.flatMap(ProviderName.init), detail: error.detail)
-  }
-}
-
-extension SQLiteStore {
-  public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? {
-    try await reading { db, sealer in
-      guard let row = try Self.row(of: account, in: db) else { return nil }
-      let remains = SavedGrant.remains(of: account, row, sealer)
-      return remains.isRenewable && remains.provider != SavedGrant.unreadableProvider ? remains : nil
-    }
-  }
-
-  private static func row(of account: AccountName, in db: Database) throws -> [String: ColumnValue]? {
-    let columns = SavedGrant.table.columns
-    let row = try db.rows(
-      "SELECT \(columns.joined(separator: ", ")) FROM grants WHERE account = ?", [.text(account.rawValue)]
-    ).first
-    return row.map { row in Dictionary(columns.enumerated().map { ($1, row[$0]) }) { $1 } }
-  }
-
-  public func discard(_ row: RowName) async throws(StoreError) -> Bool {
-    guard case .row(let table, let number) = row, StoredState.types.contains(where: { $0.table.name == table }) else {
-      return false
-    }
-    let isRemoved = Mutex(false)
-    // In one transaction: since then the row may have been replaced by one that can be read.
-    try await commit([]) { db, sealer in
-      let isDamaged = try StoredState.setAside(table, in: db, sealer).contains { $0.number == number }
-      if isDamaged { try db.statement("DELETE FROM \(table) WHERE rowid = ?").run([.integer(number)]) }
-      isRemoved.withLock { $0 = isDamaged }
-    }
-    guard isRemoved.withLock({ $0 }) else { return false }
-    forgetSetAside { $0.table == table && $0.number == number }
-    return true
   }
 }

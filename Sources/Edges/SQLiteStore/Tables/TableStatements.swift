@@ -3,43 +3,10 @@ import FoundationEssentials
 import Grants
 import SQLite
 import Sealing
+import StoreRows
 
-/// A table's statements, made once. A row's columns are written and read in this order.
-struct Table: Sendable {
-  let name: String
-  let columns: [String]
-  /// The types of the columns.
-  let types: [ColumnType]
-  let select: String
-  let put: String
-
-  /// The last column of each table: the row's authentication code. NULL: an earlier version wrote the row.
-  static let code = "code"
-
-  /// - Parameters:
-  ///   - integers: the columns of type INTEGER. What is in neither list is a text.
-  ///   - blobs: the columns of type BLOB.
-  init(_ name: String, key: [String], columns: [String], integers: Set<String> = [], blobs: Set<String> = []) {
-    self.name = name
-    let (columns, blobs) = (columns + [Self.code], blobs.union([Self.code]))
-    self.columns = columns
-    types = columns.map { integers.contains($0) ? .integer : blobs.contains($0) ? .blob : .text }
-    let list = columns.joined(separator: ", ")
-    let values = columns.map { _ in "?" }.joined(separator: ", ")
-    let updates = columns.filter { !key.contains($0) }.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
-    select = "SELECT \(list), rowid FROM \(name) ORDER BY \(key.joined(separator: ", "))"
-    // Not INSERT OR REPLACE, which deletes the old row, and with it the rows that refer to it.
-    put = """
-      INSERT INTO \(name) (\(list)) VALUES (\(values))
-      ON CONFLICT (\(key.joined(separator: ", "))) DO UPDATE SET \(updates)
-      """
-  }
-}
-
-/// The type of a column (SQLite, "STRICT Tables").
-enum ColumnType: Sendable {
-  case text, integer, blob
-
+// The tables in SQLite: rows in and out.
+extension ColumnType {
   var sqlite: Cursor.Kind {
     switch self {
     case .text: .text
@@ -49,32 +16,15 @@ enum ColumnType: Sendable {
   }
 }
 
-/// A value that is one row of a table.
-protocol StoredRow: SendableMetatype {
-  static var table: Table { get }
-
-  /// What the row's sealed columns are bound to: its key, and where its secrets may be sent.
-  var sealedWith: [String] { get }
-
-  func write(to row: inout RowWriter) throws
-  init(from row: inout RowReader) throws
+extension PackedColumns {
+  /// The columns of the cursor's row.
+  init(_ row: Cursor, of table: Table) {
+    self.init()
+    for column in table.columns.indices { append(row.value(at: column)) }
+  }
 }
 
 extension StoredRow {
-  /// The columns, with the row's code.
-  func values(_ sealer: Sealer) throws -> [ColumnValue] {
-    var row = RowWriter(table: Self.table, boundTo: sealedWith, sealer: sealer)
-    try write(to: &row)
-    return row.values + [.blob(Self.code(of: row.values, sealer))]
-  }
-
-  /// - Parameter values: the columns without the code.
-  static func code(of values: some Sequence<ColumnValue>, _ sealer: Sealer) -> Data {
-    var columns = PackedColumns()
-    for value in values { columns.append(value) }
-    return sealer.code(of: columns.bytes, in: table.name)
-  }
-
   func put(in db: Database, sealer: Sealer) throws {
     try db.statement(Self.table.put).run(values(sealer))
   }
@@ -84,7 +34,7 @@ extension StoredRow {
     var rows: [Self] = []
     let row = try Cursor(db.statement(table.select))
     while try row.next() {
-      var reader = RowReader(row, of: table, sealer: sealer)
+      var reader = RowReader(PackedColumns(row, of: table), of: table, sealer: sealer)
       do {
         let value = try Self(from: &reader)
         try reader.checkCode()
@@ -114,13 +64,6 @@ extension StoredState {
     return state
   }
 
-  static var types: [any StoredRow.Type] {
-    [
-      SavedGrant.self, SavedToken.self, RefreshIntent.self, SavedLogin.self, PendingRevocation.self,
-      SavedRegistration.self, Setting.self,
-    ]
-  }
-
   /// That the tables have the columns that they must have: SQLite does not check the schema's text.
   static func checkColumns(of db: Database) throws {
     for type in types { _ = try db.statement(type.table.select) }
@@ -143,13 +86,6 @@ extension StoredState {
       state.values[setting.name] = setting.value
     }
     return state
-  }
-
-  /// What makes this state from nothing.
-  var changes: [Change] {
-    grants.map(Change.putGrant) + tokens.map(Change.putToken) + intents.map(Change.putIntent)
-      + logins.map(Change.putLogin) + revocations.map(Change.putRevocation)
-      + registrations.map(Change.putRegistration) + values.map(Change.putValue)
   }
 }
 
