@@ -9,6 +9,7 @@ import hashlib
 import http.server
 import json
 import secrets
+import sys
 import threading
 import time
 import urllib.parse
@@ -46,13 +47,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = handle_any
 
 
+class Listener(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is no error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class Server:
     """An HTTP server on a loopback port that the kernel chooses."""
 
     def __init__(self):
         self.requests, self.lock = [], threading.RLock()
-        self.listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.listener.daemon_threads, self.listener.owner = True, self
+        self.listener = Listener(("127.0.0.1", 0), Handler)
+        self.listener.owner = self
         self.url = f"http://127.0.0.1:{self.listener.server_address[1]}"
         threading.Thread(target=self.listener.serve_forever, daemon=True).start()
 

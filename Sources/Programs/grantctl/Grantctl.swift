@@ -50,7 +50,7 @@ struct Grantctl: AsyncParsableCommand {
           EventsCommand.self, MetricsCommand.self, VersionCommand.self,
         ]),
       CommandGroup(name: "Programming", subcommands: [CallCommand.self, OpenRPCCommand.self]),
-      CommandGroup(name: "Called by programs", subcommands: [HelperCommand.self, HandleURLCommand.self]),
+      CommandGroup(name: "Called by programs", subcommands: [HelperCommand.self, MCPCommand.self, HandleURLCommand.self]),
     ])
 
   static func main() async {

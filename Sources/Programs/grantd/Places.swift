@@ -106,12 +106,24 @@ struct Places: Sendable {
 
   /// `credentials.sock` beside `grantd.sock`; beside a socket of another name one that is called after it, as there may be
   /// several brokers in a folder.
-  func credentialSocketPath(_ settings: Settings) -> String {
+  func credentialSocketPath(_ settings: Settings) -> String { sibling("credentials", settings) }
+
+  /// The Unix socket for HTTP. A user's broker always has one, which only that user may connect to. Nil: none.
+  func httpSocketPath(_ settings: Settings) -> String? {
+    if let path = settings.http.unix { return path.hasPrefix("/") ? path : socketFolder(settings) + "/" + path }
+    let path = sibling("http", settings)
+    return instance == .user && path.utf8.count <= Self.longestSocketPath ? path : nil
+  }
+
+  /// `sun_path` of unix(7), without its end.
+  private static let longestSocketPath = 107
+
+  private func sibling(_ kind: String, _ settings: Settings) -> String {
     let socket = socketPath(settings)
     let start = socket.utf8.lastIndex(of: UInt8(ascii: "/")).map { socket.utf8.index(after: $0) } ?? socket.startIndex
     let last = socket[start...]
     let name = last.lastIndex(of: ".").map { last[..<$0] } ?? last
-    return String(socket[..<start]) + (name == "grantd" ? "credentials.sock" : "\(name)-credentials.sock")
+    return String(socket[..<start]) + (name == "grantd" ? "\(kind).sock" : "\(name)-\(kind).sock")
   }
 }
 

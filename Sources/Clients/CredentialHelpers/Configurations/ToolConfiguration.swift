@@ -59,6 +59,8 @@ public struct ToolTarget: Sendable, Equatable {
   public var role: String?
   /// Options that reach the broker, each with a space before it.
   public var options: String
+  /// The command that an MCP client starts, as a list; nil: the client uses the URL.
+  public var bridge: [String]?
 
   public init(
     account: String, place: Place? = nil, address: String = "", user: String = "", role: String? = nil,

@@ -24,9 +24,9 @@ extension Sections {
         "A port of the loopback interface. The caller's user and unit are known there: rules on `exe` and on groups "
           + "match nobody."),
       Key(
-        "unix", socketPath, \.unix, standard: "nowhere",
+        "unix", socketPath, \.unix, standard: "\"http.sock\" in a user instance",
         "A Unix socket, where everything about the caller is known. A path that does not begin with `/` is beside grantd's own socket, "
-          + "for a system instance in `/run/grantd`."),
+          + "for a system instance in `/run/grantd`. A user instance always has one; `grantctl mcp` uses it."),
     ])
 
   static let handle = Section<HandleDraft>(

@@ -21,6 +21,7 @@ struct ConfigureCommand: BrokerCommand {
         grantctl configure aws work --role arn:aws:iam::123456789012:role/reader
         grantctl configure git work git.example.com --undo
         grantctl configure claude-code notes --write
+        grantctl configure zed notes --stdio --write
       """)
 
   @Argument(help: "The tool, one of those above.")
@@ -32,6 +33,8 @@ struct ConfigureCommand: BrokerCommand {
   var user: String?
   @Option(help: ArgumentHelp("The role to assume, for aws.", valueName: "arn"))
   var role: String?
+  @Flag(help: "Use `grantctl mcp`, for MCP clients that take a command.")
+  var stdio = false
   @Flag(help: "Write it to the tool's files.")
   var write = false
   @Flag(help: "Remove it from the tool's files.")
@@ -88,7 +91,12 @@ struct ConfigureCommand: BrokerCommand {
     var target = ToolTarget(
       account: named.account, place: place, address: server ?? "", user: user ?? "", role: role,
       options: shell.settings.wish.options)
-    if chosen.need == .forward {
+    if stdio, chosen.need != .forward { throw Failure(.usage, "--stdio is for MCP clients") }
+    if stdio {
+      let path = server.map { [$0.hasPrefix("/") ? $0 : "/" + $0] } ?? []
+      target.bridge =
+        ["grantctl", "mcp", named.account] + path + shell.settings.wish.arguments
+    } else if chosen.need == .forward {
       target.address = try await ForwardURL(shell: shell, account: named.account, path: server).text(
         turnsOn: write, optional: undo)
     }

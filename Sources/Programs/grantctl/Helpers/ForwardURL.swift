@@ -28,7 +28,8 @@ struct ForwardURL {
     return "\(place)/forward/\(account)\(path)"
   }
 
-  private func resourcePath(optional: Bool) async throws(Failure) -> String {
+  /// The path of the account's resource below `/forward/ACCOUNT`.
+  func resourcePath(optional: Bool) async throws(Failure) -> String {
     if let path { return path.hasPrefix("/") ? path : "/" + path }
     let own: String?
     do throws(Failure) {
@@ -58,7 +59,8 @@ struct ForwardURL {
       throw Failure(
         .configuration, "the broker's HTTP listener is off",
         hints: [
-          "With --write, [http] is added to ~/.config/grantd/grantd.toml. Then restart the broker: \(Self.restart)"
+          "With --write, [http] is added to ~/.config/grantd/grantd.toml. Then restart the broker: \(Self.restart)",
+          "A client that takes a command needs no listener: add --stdio.",
         ])
     }
     try await ToolFiles(shell: shell).apply(.text(edit), .write)

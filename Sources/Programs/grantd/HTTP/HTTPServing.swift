@@ -83,8 +83,6 @@ struct HTTPServing: Sendable {
   }
 
   private func socketAddress(_ settings: Settings) -> LocalListener? {
-    settings.http.unix.map { path in
-      .unix(path: path.hasPrefix("/") ? path : places.socketFolder(settings) + "/" + path)
-    }
+    places.httpSocketPath(settings).map { .unix(path: $0) }
   }
 }
