@@ -277,6 +277,11 @@ import UnixSocket
       (["--json", "provider", "register", "https://a"], ["provider", "register", "--json", "https://a"]),
       (["--json", "provider", "--help"], ["provider", "--json", "--help"]),
       (["--json", "provider"], ["provider", "--json"]),
+      (["login", "--socket", "/s", "list"], ["login list", "--socket", "/s"]),
+      (["--json", "login", "--user", "cancel", "k7"], ["login cancel", "--json", "--user", "k7"]),
+      (["login", "--json", "google", "list"], ["login", "--json", "google", "list"]),
+      (["provider", "--system", "list"], ["provider", "list", "--system"]),
+      (["login", "--device", "list"], ["login", "--device", "list"]),
       (["--json", "--help"], ["--json", "--help"]), (["--nonsense", "list"], ["--nonsense", "list"]),
     ]
     for (given, moved) in table { #expect(GlobalOptions.moved(given) == moved) }

@@ -27,6 +27,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
   case invalidConfiguration = "invalid_configuration"
   case invalidBackup = "invalid_backup"
   case keyNotReplaceable = "key_not_replaceable"
+  case locked = "locked"
 
   /// The JSON-RPC error code, fixed for ever.
   public var code: Int {
@@ -55,6 +56,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .invalidConfiguration: -32021
     case .invalidBackup: -32022
     case .keyNotReplaceable: -32023
+    case .locked: -32024
     }
   }
 
@@ -85,6 +87,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .invalidConfiguration: "The new configuration has an error; the old one stays in force."
     case .invalidBackup: "The backup cannot be opened: another secret, damaged, cut off, or of a later version."
     case .keyNotReplaceable: "The broker cannot write where the store's key is kept; the old key stays."
+    case .locked: "The broker is locked, or its releases are held: no token is returned."
     }
   }
 
@@ -115,6 +118,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .invalidConfiguration: "Correct the file and reload again; `grantd --check-config` checks it first."
     case .invalidBackup: "Give the secret that it was made with, or another copy of it."
     case .keyNotReplaceable: "Change the key where it is kept, and restart grantd; see docs/keys-and-backups.md."
+    case .locked: "Unlock it with `grantctl unlock`."
     }
   }
 }

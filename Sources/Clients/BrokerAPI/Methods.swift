@@ -11,6 +11,7 @@ public enum Methods {
     ProviderCheck.self, ProviderRegister.self,
     ProviderUnregister.self, ResourceDiscover.self, ResourceAdd.self, ClientMetadata.self,
     EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,
+    BrokerLock.self, BrokerUnlock.self,
     StoreRotateKey.self, StoreBackup.self, StoreBackupPart.self, StoreRestore.self, StoreRestorePart.self,
     StoreRestoreLook.self, StoreRestoreApply.self, StoreRepair.self, RPCDiscover.self,
   ]
@@ -19,7 +20,7 @@ public enum Methods {
   public static let descriptions: [MethodDescription] = all.map { MethodDescription($0) }
 
   /// What any method may fail with, beside its own errors and JSON-RPC's.
-  public static let commonErrors: [ErrorReason] = [.notPermitted, .rateLimited, .overloaded, .shuttingDown]
+  public static let commonErrors: [ErrorReason] = [.notPermitted, .rateLimited, .overloaded, .shuttingDown, .locked]
 
   private static let byName = Dictionary(uniqueKeysWithValues: all.map { ($0.name, $0) })
   private static let descriptionsByName = Dictionary(uniqueKeysWithValues: descriptions.map { ($0.name, $0) })

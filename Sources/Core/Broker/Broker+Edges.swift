@@ -34,6 +34,11 @@ extension Broker {
     try await reloading.reload(for: caller)
   }
 
+  // MARK: Lock
+
+  /// The lock of a user's broker. Without it `broker.lock` holds all releases.
+  public func locks(with keyLock: any KeyLock) { hold.locks(with: keyLock) }
+
   // MARK: Units' credentials
 
   /// The account's access token, or its session, for a unit that is being started.

@@ -28,6 +28,7 @@ public final class Broker {
   nonisolated let calls: AuthorizedCalls
   nonisolated let credentials: CredentialOffers
   nonisolated let files: FileReleases
+  nonisolated let hold: Hold
   nonisolated let checks: ProviderChecks
   nonisolated let backups: Backups
   nonisolated let repairs: Repairs
@@ -105,6 +106,7 @@ public final class Broker {
     files = FileReleases(
       runtime, accounts: accounts, journal: journal, tokens: tokens, authorizer: authorizer, audit: audit,
       requests: requests, disk: tokenFiles)
+    hold = Hold(runtime, journal: journal, authorizer: authorizer, approvals: approvals, files: files)
     let examiner = ProviderExaminer(
       runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
       transport: transport, journal: journal)
@@ -139,6 +141,7 @@ public final class Broker {
     await audit.begin()
     audit.started(reloading.configuration)
     journal.takeOver(values: stored.values)
+    hold.takeOver()
     registrations.takeOver(stored.registrations)
     providers.takeOver(reloading.configuration.providers + registrations.registered)
     try await loadAccounts(progress)

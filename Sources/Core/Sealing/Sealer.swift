@@ -59,6 +59,9 @@ public struct Sealer: Sendable {
     }
   }
 
+  /// Tells keys apart, and nothing of them.
+  var name: [UInt8] { Array(header.dropFirst()) }
+
   /// Whether the other one has the same key, as far as their names tell.
   public func isSame(as other: Sealer) -> Bool { header == other.header }
 

@@ -26,7 +26,7 @@ struct ErrorStatus {
     case .scopeNotGranted: self.init(.badGateway, .badRequest, .invalidScope)
     case .rateLimited: self.init(.tooManyRequests, .tooManyRequests, .temporarilyUnavailable)
     case .timedOut: self.init(.gatewayTimeout, .serviceUnavailable, .temporarilyUnavailable)
-    case .temporarilyUnavailable, .overloaded, .storeFailure, .shuttingDown:
+    case .temporarilyUnavailable, .overloaded, .storeFailure, .shuttingDown, .locked:
       self.init(.serviceUnavailable, .serviceUnavailable, .temporarilyUnavailable)
     case .unsupportedByProvider: self.init(.forbidden, .forbidden, .serverError)
     case .unknownProvider, .unknownLogin, .loginDenied, .loginCancelled, .loginExpired, .loginInProgress,

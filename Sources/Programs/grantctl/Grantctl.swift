@@ -41,7 +41,10 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "OAuth tools",
         subcommands: [UserinfoCommand.self, IntrospectCommand.self, ExchangeCommand.self, ProofCommand.self]),
-      CommandGroup(name: "Access", subcommands: [ExplainCommand.self, ApproveCommand.self, AuditCommand.self]),
+      CommandGroup(name: "Access",
+        subcommands: [
+          ExplainCommand.self, ApproveCommand.self, AuditCommand.self, LockCommand.self, UnlockCommand.self,
+        ]),
       CommandGroup(name: "Providers", subcommands: [ProviderCommand.self, ClientMetadataCommand.self]),
       CommandGroup(
         name: "Administration",

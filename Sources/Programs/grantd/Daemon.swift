@@ -44,6 +44,14 @@ struct Daemon: Sendable {
     let kept = KeptDescriptors(inherited)
     let activated = inherited.filter { !DescriptorStore.holds($0.name) }
     let listeners = activated.filter { $0.name != CredentialServing.name }
+    let again = StartingAgain(activated)
+    let lock = userLock
+    let locked = LockedKey(folder: places.stateFolder(settings))
+    if lock != nil, locked.isLocked {
+      _ = kept.forgetRest()
+      return try await LockedServing(key: locked, again: again, notifier: notifier, logger: logger)
+        .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
+    }
     let store = try openStore()
     if let limitation = store.limitation { logger.warning("\(limitation)") }
     let notices = store.damageNotices
@@ -103,6 +111,7 @@ struct Daemon: Sendable {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
     }
     await http.open(settings, broker, loopback)
+    if let lock { await broker.locks(with: lock) }
     let rest = kept.forgetRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onLoss { kill(getpid(), SIGTERM) }
@@ -119,7 +128,7 @@ struct Daemon: Sendable {
     let stopBegan = await serve(
       Serving(
         broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
-        logger: logger),
+        lock: lock, logger: logger),
       until: signals)
     // First: the service manager gives the rest of the stop little time.
     let loss = await broker.loss
@@ -152,6 +161,11 @@ struct Daemon: Sendable {
       logger.warning(
         "closing files and connections took too long: the last records of the audit trail may be in the log alone",
         metadata: ["hint": "Look whether the disk of the state folder hangs."])
+    }
+    if failure == nil, let lock, lock.isWanted {
+      kept.forgetAll()
+      _ = locked.removeKeyFile()
+      again.perform(logger)
     }
     if failure == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
@@ -236,10 +250,20 @@ struct Daemon: Sendable {
     return Rescue(in: folders, state: places.stateFolder(settings), isUser: places.instance == .user)
   }
 
+  /// Nil in the system instance: its releases are held instead, and its machine has no user to ask.
+  private var userLock: UserLock? {
+    guard places.instance == .user else { return nil }
+    let (folder, settings, places) = (places.stateFolder(settings), settings, places)
+    return UserLock(folder: folder) { () throws(StoreError) in
+      try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory).key
+    }
+  }
+
   private func openStore() throws -> SQLiteStore {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
       let keys = try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory)
+      if places.instance == .user { LockedKey(folder: folder).forgetOther(than: keys.key) }
       let onMigration: @Sendable (Int, Int) -> Void = { [notifier] step, all in
         notifier.status("preparing the database: step \(step) of \(all)")
         notifier.extendTimeout(by: Self.stepTime)

@@ -9,6 +9,8 @@ import UnixSocket
 final class KeptDescriptors: Sendable {
   private let store: DescriptorStore
   private let left: Mutex<[String: Int32]>
+  /// The names of the descriptors that this process left.
+  private let kept = Mutex<Set<String>>([])
 
   /// - Parameter inherited: all that systemd passed; what is not of the store is left alone.
   init(_ inherited: [ListenFDs.Listener], store: DescriptorStore = DescriptorStore()) {
@@ -25,7 +27,7 @@ final class KeptDescriptors: Sendable {
   /// For a Unix socket that this process binds itself.
   func keeper(_ name: String) -> SocketServer.SocketKeeper {
     SocketServer.SocketKeeper(
-      earlier: take(name), keep: { [store] in store.keep($0, as: name) }, forget: { [store] in store.forget(name) })
+      earlier: take(name), keep: { [self] in keep($0, as: name) }, forget: { [self] in forget(name) })
   }
 
   /// For listeners on loopback ports, such as `callback`.
@@ -33,8 +35,8 @@ final class KeptDescriptors: Sendable {
     @Sendable func name(_ port: Int, _ family: String) -> String { "\(listener)-\(port)-\(family)" }
     return HTTPServer.SocketKeeper(
       earlier: { [self] port, family in take(name(port, family)) },
-      keep: { [store] descriptor, port, family in store.keep(descriptor, as: name(port, family)) },
-      forget: { [store] port, family in store.forget(name(port, family)) })
+      keep: { [self] descriptor, port, family in keep(descriptor, as: name(port, family)) },
+      forget: { [self] port, family in forget(name(port, family)) })
   }
 
   /// For connections of units that wait for a credential. Their names are of this process, so that no two are the same.
@@ -46,7 +48,7 @@ final class KeptDescriptors: Sendable {
       earlier: names.compactMap { name in
         take(name).map { .init(descriptor: $0, letGo: { [store] in store.forgetSoon(name) }) }
       },
-      keep: { [store] descriptor in
+      keep: { [self] descriptor in
         let number = next.withLock { number in
           number += 1
           return number
@@ -54,7 +56,11 @@ final class KeptDescriptors: Sendable {
         let name = "\(prefix)\(getpid())-\(number)"
         // From the loop that serves, which no manager may hold up.
         store.keepSoon(descriptor, as: name)
-        return { store.forgetSoon(name) }
+        kept.withLock { _ = $0.insert(name) }
+        return { [self] in
+          kept.withLock { _ = $0.remove(name) }
+          store.forgetSoon(name)
+        }
       })
   }
 
@@ -71,6 +77,26 @@ final class KeptDescriptors: Sendable {
       close(descriptor)
     }
     return rest.keys.sorted()
+  }
+
+  /// Makes the manager close all that this process left: a process that does not listen there follows.
+  func forgetAll() {
+    let names = kept.withLock { kept in
+      defer { kept = [] }
+      return kept
+    }
+    for name in names { store.forget(name) }
+  }
+
+  private func keep(_ descriptor: Int32, as name: String) -> Bool {
+    guard store.keep(descriptor, as: name) else { return false }
+    kept.withLock { _ = $0.insert(name) }
+    return true
+  }
+
+  private func forget(_ name: String) {
+    kept.withLock { _ = $0.remove(name) }
+    store.forget(name)
   }
 
   private func take(_ name: String) -> Int32? { left.withLock { $0.removeValue(forKey: name) } }

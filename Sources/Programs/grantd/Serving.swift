@@ -14,6 +14,7 @@ struct Serving: Sendable {
   let credentials: CredentialServing
   let callbacks: CallbackServing
   let notifier: Notifier
+  let lock: UserLock?
   let logger: Logger
 
   /// Serves until SIGTERM or SIGINT, which may have come since the signals were trapped.
@@ -38,8 +39,12 @@ struct Serving: Sendable {
       Task { await reload() }
     }
     let began = Live.uptime()
-    notifier.stopping(status: "stopping: waiting for refreshes under way")
-    logger.notice("stopping")
+    if lock?.isWanted == true {
+      notifier.status("locking: waiting for refreshes under way")
+    } else {
+      notifier.stopping(status: "stopping: waiting for refreshes under way")
+      logger.notice("stopping")
+    }
     await callbacks.standBack()
     async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
     async let refreshes: Void = broker.drain(until: began + Daemon.drainTime)

@@ -35,6 +35,7 @@ final class Authorizer: Sendable {
     _ principal: Principal, _ access: Access, _ method: String, account: String?, request: APIRequest? = nil
   ) throws(RPCError) -> Permission {
     if let permission = inForce.permission(principal, access, method, account, request: request) { return permission }
+    try checkHold(access, method, account, principal.caller)
     var refusal = Self.refusal(access, method, account, principal.caller)
     // Other requests of this caller are allowed: the rule is there, and lacks this one.
     if let request, inForce.permission(principal, access, method, account) != nil {
@@ -54,9 +55,23 @@ final class Authorizer: Sendable {
     _ principal: Principal, _ access: Access, _ method: String
   ) throws(RPCError) -> Permission {
     guard let permission = inForce.permissionForSome(principal, access, method) else {
+      try checkHold(access, method, nil, principal.caller)
       throw Self.refusal(access, method, nil, principal.caller)
     }
     return permission
+  }
+
+  /// The policy would permit it, and releases are held.
+  private func checkHold(
+    _ access: Access, _ method: String, _ account: String?, _ caller: Caller
+  ) throws(RPCError) {
+    let policy = policy
+    guard access == .use, inForce.isHeld,
+      account == nil
+        ? policy.allowsSome(access, method: method, caller: caller)
+        : policy.allows(access, method: method, account: account, caller: caller)
+    else { return }
+    throw RPCError(.locked, "all releases of tokens are held", hint: Hold.hint)
   }
 
   /// The permission as the policy of now has it. Where that has not changed since, this is the one that was given.

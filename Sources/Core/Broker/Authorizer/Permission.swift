@@ -27,29 +27,45 @@ struct Permission: Sendable {
 
 /// The policy in force, for the broker's actor and for event loops alike.
 final class PolicyInForce: Sendable {
-  private let state: Mutex<Policy>
+  private struct State {
+    var policy: Policy
+    /// No `use` is permitted.
+    var isHeld = false
+  }
+
+  private let state: Mutex<State>
   /// Rises with each change: what was decided before counts no more.
   private let changes = Atomic<UInt64>(0)
 
-  init(_ policy: Policy) { state = Mutex(policy) }
+  init(_ policy: Policy) { state = Mutex(State(policy: policy)) }
 
-  var policy: Policy { state.withLock { $0 } }
+  var policy: Policy { state.withLock { $0.policy } }
+  /// Whether releases are held.
+  var isHeld: Bool { state.withLock { $0.isHeld } }
   var epoch: UInt64 { changes.load(ordering: .acquiring) }
 
   func configure(_ policy: Policy) {
     state.withLock {
-      $0 = policy
+      $0.policy = policy
       changes.add(1, ordering: .releasing)
     }
   }
 
-  /// Decides once; nil: refused.
+  /// Begins or ends a hold of all releases.
+  func hold(_ isHeld: Bool) {
+    state.withLock {
+      $0.isHeld = isHeld
+      changes.add(1, ordering: .releasing)
+    }
+  }
+
+  /// Decides once; nil: refused, or held.
   func permission(
     _ principal: Principal, _ access: Access, _ method: String, _ account: String?, request: APIRequest? = nil
   ) -> Permission? {
-    let (policy, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
-    guard
-      case .allowed(let rule, let scopes, let confirmation) = policy.permission(
+    let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
+    guard !(state.isHeld && access == .use),
+      case .allowed(let rule, let scopes, let confirmation) = state.policy.permission(
         access, method, account, principal.caller, request: request)
     else { return nil }
     return Permission(
@@ -59,8 +75,11 @@ final class PolicyInForce: Sendable {
 
   /// The same for a method that concerns accounts which its parameters do not name.
   func permissionForSome(_ principal: Principal, _ access: Access, _ method: String) -> Permission? {
-    let (policy, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
-    guard policy.allowsSome(access, method: method, caller: principal.caller) else { return nil }
+    let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
+    let policy = state.policy
+    guard !(state.isHeld && access == .use),
+      policy.allowsSome(access, method: method, caller: principal.caller)
+    else { return nil }
     return Permission(
       principal: principal, access: access, method: method, account: nil,
       rule: policy.permission(access, method, nil, principal.caller)?.rule, scopes: nil, confirmation: nil,

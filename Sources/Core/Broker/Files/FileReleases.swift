@@ -256,8 +256,8 @@ final class FileReleases: Piece {
     }
     kept.failures += 1
     switch reason {
-    // Nobody may read it, or nothing can be had: an old token would be refused without a word why.
-    case .notPermitted, .unknownAccount, .loginRequired, .unsupportedByProvider, .scopeNotGranted:
+    // No reader may have a token, or none can be had: an old token would be refused without a reason.
+    case .locked, .notPermitted, .unknownAccount, .loginRequired, .unsupportedByProvider, .scopeNotGranted:
       if kept.isThere, !(await remove(file.place, kept)) { return Self.shortestPause }
       return Self.interval
     default:
@@ -267,6 +267,9 @@ final class FileReleases: Piece {
   }
 
   // MARK: What others learn of it
+
+  /// The paths of the files that exist, or may exist.
+  var present: [String] { kept.filter { $0.value.isThere }.map(\.key.path).sorted() }
 
   private func released(_ token: TokenGet.Result, _ file: TokenFile, _ permission: Permission) {
     var entry = AuditEntry(

@@ -22,7 +22,7 @@ extension Router: LoopbackBroker {
   public var entrance: Entrance { broker.entrance }
 
   public func mayUse(_ account: String, _ principal: Principal) -> Bool {
-    broker.authorizer.inForce.permission(principal, .use, TokenGet.name, account) != nil
+    broker.authorizer.policy.allows(.use, method: TokenGet.name, account: account, caller: principal.caller)
   }
 
   public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }

@@ -45,7 +45,9 @@ final class Views: Piece {
   /// Somebody set the clock.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
-  func status(for caller: Caller, files: [BrokerStatus.FileView]) async -> BrokerStatus.Result {
+  func status(
+    for caller: Caller, files: [BrokerStatus.FileView], hold: BrokerStatus.HoldView?
+  ) async -> BrokerStatus.Result {
     let ending = await refreshTokensEnding(for: caller)
     let counts = stateCounts()
     let permissions = authorizer.policy.permissions(of: caller)
@@ -62,7 +64,7 @@ final class Views: Piece {
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView)
+      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold)
   }
 
   /// The clock, if it shows an earlier time than when a saved token was issued.
@@ -234,6 +236,6 @@ extension ProviderGet: Served {
 
 extension BrokerStatus: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.views.status(for: call.caller, files: broker.files.views(for: call.caller))
+    await broker.views.status(for: call.caller, files: broker.files.views(for: call.caller), hold: broker.hold.view)
   }
 }

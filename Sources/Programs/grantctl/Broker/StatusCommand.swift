@@ -45,6 +45,10 @@ struct StatusCommand: BrokerCommand {
     let answer = try await shell.ask(BrokerStatus.self, NoParams(), on: client)
     if shell.isJSON { return shell.say(answer.json) }
     let status = try answer.value()
+    if status.state == "locked" {
+      shell.terminal.say(Self.head(status, now: shell.now))
+      return shell.terminal.say("  Unlock it: \(shell.command("unlock"))")
+    }
     let accounts = try await shell.accounts(.init(), on: client).value().accounts
     var fields = Self.fields(status, shell)
     if let count = await pendingApprovals(status, shell, client) {
@@ -108,6 +112,9 @@ struct StatusCommand: BrokerCommand {
   }
 
   static func head(_ status: BrokerStatus.Result, now: Int64) -> String {
+    if status.state == "locked" {
+      return SafeText.line("grantd \(status.version), \(status.instance) instance, pid \(status.pid), locked")
+    }
     let state = status.state == "running" ? "running for" : "\(status.state.replacing("_", with: " ")) after"
     return SafeText.line(
       "grantd \(status.version), \(status.instance) instance, pid \(status.pid), "
@@ -126,6 +133,11 @@ struct StatusCommand: BrokerCommand {
       let isServed = listener.state == "ok"
       fields.add(
         "  \(listener.setting)", listener.address + (isServed ? "" : ", \(listener.state)"), isServed ? .plain : .bad)
+    }
+    if let hold = status.hold {
+      let user = hold.uid.map { " by \(shell.terminal.users(UInt32(clamping: $0)))" } ?? ""
+      let since = hold.since.map { " for \(TimeText.duration(shell.now - $0))" } ?? ""
+      fields.add("  releases", "held\(since)\(user): \(shell.command("unlock"))", .attention)
     }
     let loaded = TimeText.ago(status.configuration.loaded_at, now: shell.now)
     fields.add("  configuration", "\(status.configuration.path ?? "built-in defaults"), read \(loaded)")

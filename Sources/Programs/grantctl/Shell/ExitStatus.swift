@@ -72,7 +72,7 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .notPermitted: self = .notPermitted
     case .loginRequired: self = .loginRequired
     case .loginDenied, .loginCancelled, .loginExpired: self = .loginFailed
-    case .temporarilyUnavailable, .timedOut, .rateLimited, .overloaded, .storeFailure, .shuttingDown:
+    case .temporarilyUnavailable, .timedOut, .rateLimited, .overloaded, .storeFailure, .shuttingDown, .locked:
       self = .temporarilyUnavailable
     case .providerMisconfigured, .invalidConfiguration, .keyNotReplaceable: self = .configuration
     case .loginInProgress, .invalidCallback, .providerError, .scopeNotGranted, .unsupportedByProvider,

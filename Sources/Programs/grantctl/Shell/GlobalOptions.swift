@@ -50,40 +50,46 @@ struct GlobalOptions: ParsableArguments {
     return wish
   }
 
-  /// Options of each command that were given before its name, moved behind it: `grantctl --json list`.
-  static func moved(_ arguments: [String]) -> [String] { joined(movedOptions(arguments)) }
-
-  /// `login list` and the other commands of pending logins as one argument, which is their declared name.
-  private static func joined(_ arguments: [String]) -> [String] {
-    let names = [LoginListCommand.configuration, LoginContinueCommand.configuration, LoginCancelCommand.configuration]
-      .compactMap(\.commandName)
-    guard let name = names.first(where: { $0.split(separator: " ").elementsEqual(arguments.prefix(2).map { $0[...] }) })
-    else { return arguments }
-    return [name] + arguments.dropFirst(2)
+  /// Options of each command that were given before its name, or between its two words, moved behind it:
+  /// `grantctl --json list`, `grantctl login --system list`. The commands of pending logins are declared with both words as
+  /// one name.
+  static func moved(_ arguments: [String]) -> [String] {
+    guard let before = leading(arguments[...]) else { return arguments }
+    let rest = arguments.dropFirst(before.count)
+    guard let first = rest.first, !first.hasPrefix("-") else { return arguments }
+    let between = leading(rest.dropFirst()) ?? []
+    let behind = rest.dropFirst(1 + between.count)
+    if let second = behind.first, pending.contains("\(first) \(second)") {
+      return ["\(first) \(second)"] + before + between + behind.dropFirst()
+    }
+    if nested.contains(first), let second = behind.first, !second.hasPrefix("-") {
+      return [first, second] + before + between + behind.dropFirst()
+    }
+    return [first] + before + rest.dropFirst()
   }
 
-  private static func movedOptions(_ arguments: [String]) -> [String] {
-    var index = 0
-    while index < arguments.count, arguments[index].hasPrefix("--") {
+  private static let pending = [
+    LoginListCommand.configuration, LoginContinueCommand.configuration, LoginCancelCommand.configuration,
+  ].compactMap(\.commandName)
+  /// The commands that have commands.
+  private static let nested = [ProviderCommand.configuration, KeyCommand.configuration].compactMap(\.commandName)
+
+  /// The options of each command at the beginning; nil: another option is among them.
+  private static func leading(_ arguments: ArraySlice<String>) -> ArraySlice<String>? {
+    var index = arguments.startIndex
+    while index < arguments.endIndex, arguments[index].hasPrefix("--") {
       let argument = arguments[index]
       if ["--json", "--system", "--user"].contains(argument) || argument.hasPrefix("--socket=")
         || argument.hasPrefix("--timeout=")
       {
         index += 1
-      } else if ["--socket", "--timeout"].contains(argument), index + 1 < arguments.count {
+      } else if ["--socket", "--timeout"].contains(argument), index + 1 < arguments.endIndex {
         index += 2
       } else {
-        return arguments
+        return nil
       }
     }
-    guard index > 0, index < arguments.count, !arguments[index].hasPrefix("-") else { return arguments }
-    // The commands that have commands.
-    let nested = [ProviderCommand.configuration, KeyCommand.configuration].compactMap(\.commandName)
-    let isNested =
-      nested.contains(arguments[index])
-      || joined(Array(arguments[index...])).count < arguments.count - index
-    let end = isNested && index + 1 < arguments.count && !arguments[index + 1].hasPrefix("-") ? index + 2 : index + 1
-    return Array(arguments[index..<end] + arguments[..<index] + arguments[end...])
+    return arguments[..<index]
   }
 }
 

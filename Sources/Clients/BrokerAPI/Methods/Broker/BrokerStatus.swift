@@ -31,6 +31,7 @@ public enum BrokerStatus: RPCMethod {
     public var listeners: [ListenerView]?
     public var set_aside: [SetAsideView]?
     public var clock: ClockView?
+    public var hold: HoldView?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
@@ -38,7 +39,7 @@ public enum BrokerStatus: RPCMethod {
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
       refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
       files: [FileView]? = nil, listeners: [ListenerView]? = nil, set_aside: [SetAsideView]? = nil,
-      clock: ClockView? = nil
+      clock: ClockView? = nil, hold: HoldView? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -60,6 +61,7 @@ public enum BrokerStatus: RPCMethod {
       self.listeners = listeners
       self.set_aside = set_aside
       self.clock = clock
+      self.hold = hold
     }
   }
 
@@ -79,6 +81,25 @@ public enum BrokerStatus: RPCMethod {
       "behind_seconds": "How far the clock is behind, at least, in seconds.",
       "message": "The same for users.",
       "hint": "What an administrator should do.",
+    ]
+  }
+
+  /// That no token is returned.
+  public struct HoldView: Codable, Sendable, Equatable, Documented {
+    public var since: Int64?
+    public var uid: Int64?
+    public var hint: String
+
+    public init(since: Int64?, uid: Int64?, hint: String) {
+      self.since = since
+      self.uid = uid
+      self.hint = hint
+    }
+
+    public static let docs = [
+      "since": "Since when, in Unix seconds.",
+      "uid": "The user who began it.",
+      "hint": "How it ends.",
     ]
   }
 
@@ -296,7 +317,7 @@ public enum BrokerStatus: RPCMethod {
     "version": "The broker's version.",
     "instance": "`system` or `user`.",
     "pid": "The broker's process.",
-    "state": "`running` or `shutting_down`.",
+    "state": "`running`, `locked` or `shutting_down`.",
     "started_at": "When it started, in Unix seconds.",
     "summary": "For people, as in `systemctl status`: `12 ok, 1 needs login`.",
     "accounts": "How many accounts are in each state.",
@@ -317,6 +338,7 @@ public enum BrokerStatus: RPCMethod {
       + "has `manage` access. At most 100 of each. Absent: there are none.",
     "clock":
       "`behind_seconds`, `message` and `hint`, if the clock shows an earlier time than when a saved token was issued.",
+    "hold": "`since`, `uid` and `hint`, while the broker is locked or its releases are held. Absent: neither.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]
