@@ -15,11 +15,11 @@ extension Broker {
     approvals.wakeAll()
     engine.drain()
     await awaitAnswers(until: deadline)
-    await within(deadline) { [journal, engine, waiters = runtime.waiters] in
+    await within(deadline) { [journal, engine, logins, waiters = runtime.waiters] in
       await journal.mend()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
-      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count {
+      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
         await clock.surroundings.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()

@@ -133,6 +133,9 @@ enum Limit {
   static let headers = 64
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
+  /// How long the tokens of a login wait in memory for the disk, and how often they are written.
+  static let unsavedLogin = Duration.seconds(900)
+  static let unsavedLoginTries = Duration.seconds(5)
   static let endedLoginsKept = Duration.seconds(600)
   /// Requests that wait for an answer, of all callers and of those of one holder.
   static let waiters = 8192

@@ -97,6 +97,8 @@ class Realm:
         self.scripted, self.script, self.choose = collections.defaultdict(collections.deque), collections.deque(), None
         # Requests under way at the token endpoint, the most of them, calls of the API under way, refreshes by user.
         self.in_flight, self.peak, self.calls, self.asked = 0, 0, 0, collections.Counter()
+        # Called once, before the next code is exchanged.
+        self.before_exchange = None
         server.realms[name] = self
 
     def section(self, folder, **more):
@@ -201,6 +203,9 @@ class Realm:
 
     def exchange(self, request):
         """RFC 6749 §4.1.3, RFC 7636 §4.6."""
+        if before := self.before_exchange:
+            self.before_exchange = None
+            before()
         query = self.codes.pop(request.form.get("code"), None)
         digest = hashlib.sha256(request.form.get("code_verifier", "").encode()).digest()
         if query is None or query["redirect_uri"] != request.form.get("redirect_uri"):

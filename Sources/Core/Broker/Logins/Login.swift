@@ -30,6 +30,8 @@ struct Login {
     case pending
     /// The code is being traded; the state is spent.
     case exchanging
+    /// The tokens are in memory until the disk takes them.
+    case unsaved(StoreError)
     case completed(AccountName, at: Timestamp)
     /// The code itself is what it was for.
     case codeIssued(Secret, at: Timestamp)
@@ -40,9 +42,14 @@ struct Login {
     if case .pending = phase { true } else { false }
   }
 
+  /// Why its tokens are in memory alone; nil: they are not.
+  var storeFailure: StoreError? {
+    if case .unsaved(let error) = phase { error } else { nil }
+  }
+
   var endedAt: Timestamp? {
     switch phase {
-    case .pending, .exchanging: nil
+    case .pending, .exchanging, .unsaved: nil
     case .completed(_, let at), .codeIssued(_, let at), .failed(_, let at): at
     }
   }
@@ -56,7 +63,7 @@ extension Login {
       saved.expiresAt = saved.expiresAt + step
     }
     switch phase {
-    case .pending, .exchanging: break
+    case .pending, .exchanging, .unsaved: break
     case .completed(let account, let at): phase = .completed(account, at: at + step)
     case .codeIssued(let code, let at): phase = .codeIssued(code, at: at + step)
     case .failed(let error, let at): phase = .failed(error, at: at + step)

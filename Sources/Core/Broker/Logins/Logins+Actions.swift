@@ -48,10 +48,8 @@ extension Logins {
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
     if let error = await resume(login.saved, input) { throw error }
-    guard let login = table[login.saved.id], let result = try result(of: login) else {
-      throw RPCError(.unknownLogin, "no such login")
-    }
-    return result
+    guard let login = table[login.saved.id] else { throw RPCError(.unknownLogin, "no such login") }
+    return try result(of: login) ?? pending(login)
   }
 
   /// Sends what the person gave; an error where the login ends, or waits on.

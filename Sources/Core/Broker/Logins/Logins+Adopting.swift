@@ -6,40 +6,51 @@ import OAuth
 
 // The tokens of a login become an account's.
 extension Logins {
-  /// The tokens become the account's and the login is completed, or it ends with the error that is returned.
-  @discardableResult
-  func adoptOrFail(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
-  ) async -> RPCError? {
-    if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: kind) {
-      return await fail(login.id, error)
-    }
-    table[login.id]?.identity = issued.identity
-    complete(login, .completed(login.account, at: now))
-    return nil
+  /// The end of one attempt to save the tokens of a login.
+  enum Adoption {
+    case adopted
+    /// The tokens are not wanted, and are being revoked.
+    case refused(RPCError)
+    /// The disk did not take them: nothing has changed.
+    case unsaved(StoreError)
   }
 
-  /// Makes the tokens of a login the account's, on disk with the end of the login; an error where they cannot be.
+  /// Makes the tokens of a login the account's, on disk with the end of the login.
+  ///
+  /// - Parameters:
+  ///   - tries: commits before the result is `unsaved`.
+  ///   - inMemory: if the last one fails, the account is the one in memory, which is saved later, as a renewal is.
   func adopt(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
-  ) async -> RPCError? {
-    if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind, tries: Int = 5,
+    inMemory: Bool = false
+  ) async -> Adoption {
+    if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return .refused(error) }
     await journal.lock(login.account)
     defer { journal.unlock(login.account) }
-    return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: Limit.conflicts)
+    var adoption = await adoptLocked(
+      issued, login, provider, sentAt: sentAt, kind: kind, tries: tries, inMemory: inMemory)
+    // Another broker changed the account: it is decided again.
+    for _ in 1..<Limit.conflicts {
+      guard case .unsaved(.conflict) = adoption else { break }
+      await accounts.follow(login.account, replacing: true)
+      adoption = await adoptLocked(
+        issued, login, provider, sentAt: sentAt, kind: kind, tries: tries, inMemory: inMemory)
+    }
+    return adoption
   }
 
-  /// - Parameter rounds: how often it is decided anew after another broker changed the account.
   private func adoptLocked(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind, rounds: Int
-  ) async -> RPCError? {
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind, tries: Int,
+    inMemory: Bool
+  ) async -> Adoption {
     let before = accounts[login.account]
     // A reload may have declared it since the login began.
     if before?.saved.kind.isUnattended == true {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
-      return RPCError(
-        .loginDenied, "account \(login.account) is declared in the configuration",
-        hint: "Choose another account name, or remove [account.\(login.account)] from the configuration.")
+      return .refused(
+        RPCError(
+          .loginDenied, "account \(login.account) is declared in the configuration",
+          hint: "Choose another account name, or remove [account.\(login.account)] from the configuration."))
     }
     if let old = before?.saved, old.provider != SavedGrant.unreadableProvider,
       old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
@@ -47,23 +58,21 @@ extension Logins {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "another person"
       let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
-      return RPCError(
-        .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
-        hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
+      return .refused(
+        RPCError(
+          .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
+          hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first."))
     }
     var saved = grant(issued, login, provider.refreshTraits, before: before?.saved, sentAt: sentAt, kind: kind)
     var token = SavedToken(issued.tokens, grant: saved, issuedAt: wall(sentAt))
     let boot = wall(.zero)
     let replaced: [PendingRevocation]
     do throws(StoreError) {
-      replaced = try await commit(saved, token, of: login, provider)
+      replaced = try await commit(saved, token, of: login, provider, tries: tries)
     } catch {
-      if error == .conflict, rounds > 1 {
-        await accounts.follow(login.account, replacing: true)
-        return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: rounds - 1)
-      }
-      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
-      return storeError(error)
+      guard inMemory, error != .conflict else { return .unsaved(error) }
+      journal.keep(login.account, onDisk: accounts[login.account]?.saved.generation)
+      replaced = []
     }
     moveWithClock(&saved, &token, stampedWith: boot, before: before?.saved)
     // A refresh that was answered while the login was on its way to the disk.
@@ -91,7 +100,7 @@ extension Logins {
     logger.notice(
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
     if !late.isEmpty { await journal.commitOrWarn(late.map { .putRevocation($0) }, "a token to revoke") }
-    return nil
+    return .adopted
   }
 
   /// Somebody may have set the clock while they were committed.
@@ -115,7 +124,7 @@ extension Logins {
   /// Commits the grant, its token and the end of the login in one transaction, with what is to be revoked of the grant
   /// before; tries again for a while.
   private func commit(
-    _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
+    _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider, tries: Int
   ) async throws(StoreError) -> [PendingRevocation] {
     await written(login.id)
     let obsolete = revocations.obsolete(for: saved)
@@ -136,7 +145,7 @@ extension Logins {
         revocations.takeOver(replaced)
         return replaced
       } catch {
-        guard attempt < 5, error != .conflict else {
+        guard attempt < tries, error != .conflict else {
           revocations.takeOver(obsolete)
           throw error
         }

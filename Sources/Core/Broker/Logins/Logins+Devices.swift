@@ -106,7 +106,7 @@ extension Logins {
     switch table[login.id]?.phase {
     case .pending: break
     // The tokens may be of the grant that the browser brings, and a revocation could end it.
-    case .exchanging, .completed, .codeIssued: return
+    case .exchanging, .unsaved, .completed, .codeIssued: return
     case .failed, nil: return await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: .deviceCode)
     }
     table[login.id]?.phase = .exchanging

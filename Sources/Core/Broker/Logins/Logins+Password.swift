@@ -46,7 +46,13 @@ extension Logins {
         hint: "Try again; mind upper and lower case.", oauth: oauth.map { OAuthDetail($0) })
     case .failure(let failure): throw providers.error(failure, at: name)
     case .success(let issued):
-      if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: .password) { throw error }
+      switch await adopt(issued, login, provider, sentAt: sentAt, kind: .password) {
+      case .adopted: break
+      case .refused(let error): throw error
+      case .unsaved(let error):
+        await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: .password)
+        throw storeError(error)
+      }
     }
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     return accounts.view(grant)

@@ -27,15 +27,24 @@ extension Logins {
   ) async throws(RPCError) -> LoginWait.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     try await remember(params.opened, of: try login(params.login_id, LoginWait.name, caller: caller))
+    var known = try login(params.login_id, LoginWait.name, caller: caller).storeFailure
     for _ in 0..<Limit.rounds {
       let login = try login(params.login_id, LoginWait.name, caller: caller)
       if let result = try result(of: login) { return result }
-      guard uptime < deadline else { break }
+      // Returned at once if it began during this request; the next request waits.
+      guard uptime < deadline, login.storeFailure == nil || known != nil else { break }
+      known = login.storeFailure
       guard !isDraining else { throw shuttingDown() }
       try await waiters.callerWaits(
         for: .login(login.saved.id), of: caller.holder, until: deadline, session: session)
     }
-    return .init(login_id: params.login_id, state: .pending, account: nil)
+    return pending(try login(params.login_id, LoginWait.name, caller: caller))
+  }
+
+  func pending(_ login: Login) -> LoginWait.Result {
+    .init(
+      login_id: login.saved.id.rawValue, state: .pending, account: nil,
+      waiting_for: login.storeFailure.map { "the disk: \($0.message)" })
   }
 
   /// The answer to `login.wait`; nil while there is none.
@@ -59,7 +68,7 @@ extension Logins {
       guard let action = login.saved.action else { return nil }
       result.state = .actionRequired
       result.action = actionView(action)
-    case .exchanging: return nil
+    case .exchanging, .unsaved: return nil
     }
     return result
   }

@@ -47,6 +47,8 @@ final class Logins: Piece {
 
   /// Those that should be on disk.
   var saved: [SavedLogin] { table.all.filter(\.isPending).map(\.saved) }
+  /// Those whose tokens are in memory until the disk takes them.
+  var unsavedCount: Int { table.all.count { $0.storeFailure != nil } }
   /// How many have not ended.
   var unendedCount: Int { table.all.count { $0.endedAt == nil } }
 

@@ -8,6 +8,8 @@ struct LoginWatch: Sendable {
   private enum Happening: Sendable {
     /// `login.wait` said something other than `pending`.
     case answered(Result<JSON, SocketClientError>)
+    /// The sign-in is finished, and the broker waits for something.
+    case waits(String)
     case typed(String)
     case inputEnded
     case interrupted
@@ -42,6 +44,7 @@ struct LoginWatch: Sendable {
     var isReading = reads
     // Whether the broker has taken an address. A line that is typed after that answers the broker's next question.
     var handed = Handed.no
+    var waits: String?
     var (typed, isInputOver) = ([String](), false)
     for await happening in happenings {
       var next: LoginStep?
@@ -49,6 +52,10 @@ struct LoginWatch: Sendable {
       case .tick:
         if question == nil { progress.draw(now: shell.now) }
         continue
+      case .waits(let reason):
+        if waits == nil { terminal.note(SafeText.line("Signed in. Waiting for \(reason)")) }
+        waits = reason
+      case .expired where waits != nil: continue
       case .answered(.failure(let error)): throw await flow.stillThere(Failure(error), error, login.id)
       case .answered(.success(let result)):
         progress.end()
@@ -64,7 +71,7 @@ struct LoginWatch: Sendable {
       // A person who has come so far is not hurried.
       case .expired where question != nil: continue
       case .inputEnded where login.place?.isManual != true || handed != .no: isInputOver = true
-      case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(happening)
+      case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(happening, waits)
       }
       repeat {
         switch next {
@@ -88,13 +95,18 @@ struct LoginWatch: Sendable {
   }
 
   /// Why it ends before the person is done. The login ends with it.
-  private func ended(_ happening: Happening) async -> Failure {
+  private func ended(_ happening: Happening, _ waits: String?) async -> Failure {
+    if let waits {
+      return Failure(
+        .temporarilyUnavailable, "the sign-in is not saved yet: grantd waits for \(waits)",
+        hints: ["Wait for it with: \(shell.command("login continue \(ShellWord.quoted(login.id))"))"])
+    }
     await flow.cancel(login.id)
     let again = "Start again with `grantctl login`."
     return switch happening {
     case .interrupted: Failure(.interrupted, "interrupted: the login is cancelled")
     case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
-    case .timedOut, .expired, .answered, .typed, .tick:
+    case .timedOut, .expired, .answered, .waits, .typed, .tick:
       Failure(.loginFailed, "the login was not completed in time", hints: [again])
     }
   }
@@ -131,13 +143,16 @@ struct LoginWatch: Sendable {
   private func poll(
     _ client: SocketClient, _ opened: LoginWait.Opened?, _ feed: AsyncStream<Happening>.Continuation
   ) async {
-    var params = LoginWait.Params(login_id: login.id, timeout: Self.round, opened: opened)
+    // A login that was started before may be waiting for something already.
+    let first = login.offered == nil ? 0 : Self.round
+    var params = LoginWait.Params(login_id: login.id, timeout: first, opened: opened)
     repeat {
       do throws(SocketClientError) {
         let result = try await client.call(
           method: LoginWait.name, params: JSON(encoding: params), timeout: .seconds(Self.round) + Self.grace)
-        params.opened = nil
+        (params.opened, params.timeout) = (nil, Self.round)
         if result["state"]?.string != LoginState.pending.rawValue { return _ = feed.yield(.answered(.success(result))) }
+        if let reason = result["waiting_for"]?.string { feed.yield(.waits(reason)) }
       } catch {
         return _ = feed.yield(.answered(.failure(error)))
       }

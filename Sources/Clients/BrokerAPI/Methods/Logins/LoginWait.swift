@@ -52,11 +52,12 @@ public enum LoginWait: RPCMethod {
     public var destination_used: Opened?
     public var fell_back: Bool?
     public var warnings: [String]?
+    public var waiting_for: String?
 
     public init(
       login_id: String, state: LoginState, account: AccountView?, action: LoginActionView? = nil,
       authorization_code: String? = nil, destination_used: Opened? = nil, fell_back: Bool? = nil,
-      warnings: [String]? = nil
+      warnings: [String]? = nil, waiting_for: String? = nil
     ) {
       self.login_id = login_id
       self.state = state
@@ -66,6 +67,7 @@ public enum LoginWait: RPCMethod {
       self.destination_used = destination_used
       self.fell_back = fell_back
       self.warnings = warnings
+      self.waiting_for = waiting_for
     }
   }
 
@@ -84,6 +86,7 @@ public enum LoginWait: RPCMethod {
     "authorization_code": "The code itself, of a login with `exchange` false. It is a secret.",
     "destination_used": "The destination that the caller said to have opened.",
     "fell_back": "Whether that is another than the first that was offered.",
+    "waiting_for": "Why a finished sign-in is still `pending`: the disk cannot be written.",
     "warnings": "For the user, once completed: scopes that were not granted, a missing refresh token.",
   ]
   public static let example = MethodExample(

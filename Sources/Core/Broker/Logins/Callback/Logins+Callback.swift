@@ -13,7 +13,9 @@ extension Logins {
       return .completed(account: account.rawValue, provider: displayName(provider), identity: identity(of: id))
     case .foreignBrowser(.otherUser): return .otherUser
     case .foreignBrowser(.unknownUser): return .unknownUser
-    case .taken: return .alreadyCompleted
+    case .taken(let id):
+      guard let error = table[id]?.storeFailure else { return .alreadyCompleted }
+      return .actionRequired(message: "the sign-in is completed once the disk can be written: \(error.message)")
     case .signedOut(let provider): return .signedOut(provider: displayName(provider))
     case .actionRequired(_, let action): return .actionRequired(message: actionView(action).message)
     case .passedOn(let url): return .redirect(url: url.absoluteString)
@@ -136,7 +138,7 @@ extension Logins {
   private func spent(_ id: LoginID) -> CallbackVerdict? {
     switch table[id]?.phase {
     case .pending: nil
-    case .exchanging, .completed, .codeIssued: .taken(id)
+    case .exchanging, .unsaved, .completed, .codeIssued: .taken(id)
     case .failed(let error, _):
       .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
     case nil: .foreign
@@ -180,6 +182,7 @@ extension Logins {
     if let held = table[login.id], held.isPending, let action = held.saved.action {
       return .actionRequired(login.id, action)
     }
+    if table[login.id]?.storeFailure != nil { return .taken(login.id) }
     return .completed(login.id, login.account, login.provider)
   }
 
