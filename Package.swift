@@ -74,10 +74,12 @@ let layers = [
   "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
   "Edges": [
     "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "Pages",
-    "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
+    "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket", "UserPages",
   ],
   "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
-  "Clients": ["AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers"],
+  "Clients": [
+    "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "ProviderTemplates", "QRCodes",
+  ],
   "C": ["CAbsent", "CHeap", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
 ]
 
@@ -109,6 +111,8 @@ let package = Package(
     fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     fastRoom("Listening", ["BrokerAPI", nioCore, logging]),
+    .target(name: "ProviderTemplates", swiftSettings: small),
+    .target(name: "QRCodes", swiftSettings: small),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
@@ -130,6 +134,13 @@ let package = Package(
         "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "Listening",
         "OAuth",
         nioCore, nioHTTP1,
+      ]),
+    room(
+      "UserPages",
+      [
+        "Broker", "BrokerAPI", "CredentialHelpers", "HTTPServer", "Listening", "Loopback", "OAuth", "Pages",
+        "ProviderTemplates", "QRCodes", nioCore,
+        nioHTTP1,
       ]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
@@ -159,14 +170,14 @@ let package = Package(
         "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
         "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "Providers", "Sealing", "SQLiteStore",
         "SystemEvents", "Systemd",
-        "TokenFiles", "UnixSocket", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore, nioPosix,
+        "TokenFiles", "UnixSocket", "UserPages", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore,
+        nioPosix,
       ], swiftSettings: settings, linkerSettings: lean),
     .executableTarget(
       name: "grantctl",
       dependencies: [
         "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CAbsent", "Callers", "CLinux",
-        "CredentialHelpers",
-        "Platform", argumentParser,
+        "CredentialHelpers", "Platform", "ProviderTemplates", "QRCodes", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
     // What is installed as grantctl (decision 50).
     staticProgram("grantctl-front", ["BrokerSocket"]),
@@ -223,7 +234,12 @@ let package = Package(
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests(
       "CallbackTests",
-      ["Callback", "Callers", "HTTPServer", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+      [
+        "Callback", "Callers", "HTTPServer", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging,
+        crypto,
+      ]),
+    tests("PagesTests", ["Pages"]),
+    tests("UserPagesTests", ["UserPages", "Pages", nioHTTP1]),
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),
@@ -240,7 +256,7 @@ let package = Package(
       "GrantctlTests",
       [
         "grantctl", "grantctl-front", "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket",
-        "CredentialHelpers", "Platform", "UnixSocket",
+        "CredentialHelpers", "Platform", "ProviderTemplates", "QRCodes", "UnixSocket",
         argumentParser,
         nioCore,
         nioPosix, logging,
@@ -301,12 +317,13 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       "UnixSocket",
       fuzzed("BrokerAPI", "Callers", "Listening") + ["CLinux", "Platform", nioCore, nioPosix, logging]),
     twin("HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening") + [nioCore, nioPosix, nioHTTP1, logging]),
-    twin("Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
+    twin(
+      "Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
       folder: "Configuration"),
     twin("CredentialHelpers", fuzzed("BrokerAPI")),
-    twin("grantctl", []),
+    twin("grantctl", ["ProviderTemplates", "QRCodes"]),
     .executableTarget(
       name: "grantd-fuzz",
       dependencies: rooms.map { .target(name: "Fuzzed\($0)") } + [crypto, nioCore, nioEmbedded, nioHTTP1],

@@ -6,14 +6,15 @@ public enum Methods {
     AccountEndSession.self, AccountRefresh.self, AccountImport.self, AccountLogout.self, LoginStart.self,
     LoginProbe.self, LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
-    PolicyExplain.self, PolicyRules.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self,
+    PolicyExplain.self, PolicyRules.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self,
+    ReleaseRevoke.self, ProviderList.self,
     ProviderGet.self,
     ProviderCheck.self, ProviderRegister.self,
     ProviderUnregister.self, ResourceDiscover.self, ResourceAdd.self, ClientMetadata.self,
     EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,
     BrokerLock.self, BrokerUnlock.self,
     StoreRotateKey.self, StoreBackup.self, StoreBackupPart.self, StoreRestore.self, StoreRestorePart.self,
-    StoreRestoreLook.self, StoreRestoreApply.self, StoreRepair.self, RPCDiscover.self,
+    StoreRestoreLook.self, StoreRestoreApply.self, StoreRepair.self, UIOpen.self, RPCDiscover.self,
   ]
 
   /// In the order of ``all``.

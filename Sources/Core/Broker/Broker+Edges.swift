@@ -63,6 +63,9 @@ extension Broker {
   /// The HTTP listeners. The source must not wait.
   public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) { views.onListeners(source) }
 
+  /// Who opens the web page (`ui.open`).
+  public nonisolated func onPage(_ opener: any PageOpener) { pageOpening.set(opener) }
+
   /// Everything that is counted, as OpenMetrics 1.0 text.
   public func metricsText() async -> String { await views.metricsText() }
 

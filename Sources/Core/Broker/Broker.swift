@@ -40,6 +40,7 @@ public final class Broker {
   nonisolated let views: Views
   nonisolated let accountViews: AccountViews
   nonisolated let discovery: Discovery
+  nonisolated let pageOpening = PageOpening()
   private let summary = Summary()
 
   /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.

@@ -160,13 +160,13 @@ extension HTTPRequestHead {
 }
 
 /// A request over HTTP, as the broker's methods see it.
-final class HTTPSession: Session {
-  let principal: Principal
+public final class HTTPSession: Session {
+  public let principal: Principal
   private let exchange: HTTPExchange
   /// The entrance that the request has not left.
   private let entrance = Mutex<Entrance?>(nil)
 
-  init(_ principal: Principal, _ exchange: HTTPExchange) {
+  public init(_ principal: Principal, _ exchange: HTTPExchange) {
     self.principal = principal
     self.exchange = exchange
   }
@@ -174,13 +174,13 @@ final class HTTPSession: Session {
   deinit { decided() }
 
   /// Has the broker answer the request in its turn.
-  func answer(_ request: RPCRequest, by broker: any LoopbackBroker) async -> Result<JSON, RPCError> {
+  public func answer(_ request: RPCRequest, by broker: any LoopbackBroker) async -> Result<JSON, RPCError> {
     if let error = await enter(broker.entrance) { return .failure(error) }
     return await broker.respond(to: request, session: self)
   }
 
   /// Returns when the request may be decided, with an error if too many wait. Of a client that hung up none is.
-  func enter(_ entrance: Entrance) async -> RPCError? {
+  public func enter(_ entrance: Entrance) async -> RPCError? {
     guard await entrance.enter(caller.holder) else {
       return RPCError(
         .overloaded, "too many requests of \(caller.holder) are waiting", hint: "Send fewer requests at once.",
@@ -194,11 +194,11 @@ final class HTTPSession: Session {
     return nil
   }
 
-  func decided() { entrance.withLock { $0.take() }?.leave() }
+  public func decided() { entrance.withLock { $0.take() }?.leave() }
 
-  var caller: Caller { principal.caller }
-  var isReading: Bool { exchange.isOpen }
-  func notify(method: String, params: JSON) -> Bool { false }
-  func holdOpen() {}
-  func onClose(_ action: @escaping @Sendable () -> Void) { exchange.onEnd(action) }
+  public var caller: Caller { principal.caller }
+  public var isReading: Bool { exchange.isOpen }
+  public func notify(method: String, params: JSON) -> Bool { false }
+  public func holdOpen() {}
+  public func onClose(_ action: @escaping @Sendable () -> Void) { exchange.onEnd(action) }
 }

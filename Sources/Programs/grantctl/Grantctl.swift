@@ -25,7 +25,8 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "Get started",
         subcommands: [
-          SetupCommand.self, LoginCommand.self, StatusCommand.self, DoctorCommand.self, LogoutCommand.self,
+          SetupCommand.self, LoginCommand.self, UICommand.self, StatusCommand.self, DoctorCommand.self,
+          LogoutCommand.self,
         ]),
       CommandGroup(
         name: "Use tokens",

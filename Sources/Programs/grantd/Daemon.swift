@@ -93,6 +93,8 @@ struct Daemon: Sendable {
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let router = Router(broker)
     loopback.serve(router)
+    let page = PageServing(router, Live.surroundings, logger: logger)
+    broker.onPage(page)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)
     do throws(SocketServerError) {
@@ -145,7 +147,9 @@ struct Daemon: Sendable {
       _ = await wait(
         for: {
           async let callbacksEnd: Void = callbacks.close()
+          async let pageEnd: Void = page.close(within: closing / 3)
           await http.close(within: closing / 3)
+          await pageEnd
           await callbacksEnd
         }, within: closing / 2)
       await broker.finishTrail()

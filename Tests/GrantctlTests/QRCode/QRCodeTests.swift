@@ -1,5 +1,6 @@
 import Testing
 
+@testable import QRCodes
 @testable import grantctl
 
 // One after the other: they compute, and other suites wait for answers.

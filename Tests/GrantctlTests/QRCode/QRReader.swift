@@ -1,3 +1,4 @@
+@testable import QRCodes
 @testable import grantctl
 
 /// Reads a symbol without errors, from the tables of ISO/IEC 18004 and by no code of the encoder.

@@ -1,4 +1,5 @@
 import BrokerAPI
+import ProviderTemplates
 import TestSupport
 import Testing
 

@@ -102,6 +102,23 @@ extension Approvals {
   }
 }
 
+extension Approvals {
+  /// `release.revoke`. False: no word of this id holds, or none that the caller may manage.
+  func revoke(_ id: String, caller: Caller) -> Bool {
+    let policy = authorizer.policy
+    let word = releases.revoke(id, at: uptime) { question in
+      policy.allows(.manage, method: ReleaseRevoke.name, account: question.account, caller: caller)
+    }
+    guard let word else { return false }
+    var entry = AuditEntry(
+      action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller))
+    entry.detail = "\(word.question.method) to \(Releases.words(for: word.caller))"
+    audit.note(entry, pid: caller.pid)
+    logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(word.question.account)"])
+    return true
+  }
+}
+
 // MARK: Methods
 
 extension ReleaseList: Served {
@@ -115,6 +132,13 @@ extension ReleaseApprove: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(approved: try await broker.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
+  }
+}
+
+extension ReleaseRevoke: Served {
+  static var subject: Subject<Params> { .someAccount }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    .init(revoked: await broker.approvals.revoke(call.params.id, caller: call.caller))
   }
 }
 

@@ -61,6 +61,8 @@ struct Releases {
   }
 
   struct Word {
+    /// The release that it was given for.
+    let id: String
     let question: Question
     /// The one who asked when it was said; it holds for all who are the same asker.
     let caller: Caller
@@ -135,7 +137,7 @@ struct Releases {
       guard words.count < Self.mostWords else { return .tooMany }
       words.append(
         Word(
-          question: release.question, caller: release.caller, isAllowed: isAllowed,
+          id: id, question: release.question, caller: release.caller, isAllowed: isAllowed,
           until: now + min(span ?? Self.longestWord, Self.longestWord), left: calls))
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
@@ -156,6 +158,12 @@ struct Releases {
   }
 
   mutating func remove(_ id: String) { byID[id] = nil }
+
+  /// Ends an answer that is active. Nil: there is none with this id, or `mayEnd` is false for it.
+  mutating func revoke(_ id: String, at now: Duration, if mayEnd: (Question) -> Bool) -> Word? {
+    let index = words.firstIndex { $0.id == id && $0.until > now && $0.left != 0 && mayEnd($0.question) }
+    return index.map { words.remove(at: $0) }
+  }
 
   /// A new policy is in force: what was said under the old one holds no longer.
   mutating func forgetWords() { words = [] }
@@ -186,7 +194,7 @@ extension Releases {
         caller: ReleaseCaller(
           uid: word.caller.uid, unit: word.caller.unit, user_unit: word.caller.userUnit, exe: word.caller.executable),
         allowed: word.isAllowed, until: wall(word.until), request: word.question.request?.line,
-        calls_left: word.left.map(Int64.init))
+        calls_left: word.left.map(Int64.init), id: word.id)
     }
   }
 }

@@ -101,7 +101,7 @@ final class AuditLog: Sendable {
     // Looking changes nothing, and how a login ended is recorded where it ends.
     case LoginWait.name, LoginList.name, LoginHandleCallback.name, AuditList.name, ReleaseList.name: nil
     // Recorded where they are taken, with the account.
-    case ReleaseApprove.name, ReleaseDeny.name: nil
+    case ReleaseApprove.name, ReleaseDeny.name, ReleaseRevoke.name: nil
     // What goes in pieces is recorded as it begins and as it takes effect.
     case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: nil
     case BrokerReload.name: .policy

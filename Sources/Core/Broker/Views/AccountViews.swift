@@ -50,8 +50,10 @@ final class AccountViews: Piece {
       }
       for grant in await accounts.facts(of: seen) {
         // One more than asked for shows that there are more.
+        let view = accounts.view(grant)
+        guard params.problems != true || view.state.isProblem else { continue }
         guard views.count < most else { return .init(accounts: views, next: views.last?.account) }
-        views.append(accounts.view(grant))
+        views.append(view)
       }
       guard let end = page.last else { return .init(accounts: views) }
       last = end
@@ -71,6 +73,16 @@ final class AccountViews: Piece {
   func account(_ params: AccountGet.Params) throws(RPCError) -> AccountView {
     guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
     return accounts.view(grant)
+  }
+}
+
+extension AccountState {
+  /// A user or an administrator has something to do, or the provider does not answer.
+  fileprivate var isProblem: Bool {
+    switch self {
+    case .ok, .refreshing: false
+    case .degraded, .loginRequired, .actionRequired: true
+    }
   }
 }
 

@@ -6,7 +6,9 @@ import Pages
 
 // Answers with the headers that every page has, or for a provider those that mean something to a machine.
 extension HTTPReply {
-  init(_ page: Page) { self.init(html: page.html, status: page.status, policy: ContentPolicy.still, more: page.headers) }
+  init(_ page: Page) {
+    self.init(html: page.html, status: page.status, policy: ContentPolicy.still, more: page.headers)
+  }
 
   /// Asks for the fragment of an address.
   static let fragmentPage = HTTPReply(

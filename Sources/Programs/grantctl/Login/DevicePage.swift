@@ -1,4 +1,5 @@
 import BrokerAPI
+import QRCodes
 
 /// What a person needs to sign in on another device (RFC 8628 §3.3).
 struct DevicePage: Equatable, Sendable {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import ProviderTemplates
 
 struct LoginCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -1,4 +1,5 @@
 import BrokerAPI
+import ProviderTemplates
 
 /// `import --from`: the provider and the account of another program.
 struct Migration {

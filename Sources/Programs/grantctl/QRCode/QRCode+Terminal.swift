@@ -1,3 +1,4 @@
+import QRCodes
 import ArgumentParser
 
 /// Whether a QR code is drawn.

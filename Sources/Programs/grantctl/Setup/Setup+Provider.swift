@@ -1,4 +1,5 @@
 import BrokerAPI
+import ProviderTemplates
 
 // Steps 2 and 3: the provider, and a client there.
 extension Setup {

@@ -1,4 +1,5 @@
 import BrokerAPI
+import ProviderTemplates
 
 // A provider of a template.
 extension Setup {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import ProviderTemplates
 
 struct SetupCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

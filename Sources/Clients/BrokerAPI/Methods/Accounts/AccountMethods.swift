@@ -215,11 +215,13 @@ public enum AccountList: RPCMethod {
     public var provider: String?
     public var after: String?
     public var limit: Int?
+    public var problems: Bool?
 
-    public init(provider: String? = nil, after: String? = nil, limit: Int? = nil) {
+    public init(provider: String? = nil, after: String? = nil, limit: Int? = nil, problems: Bool? = nil) {
       self.provider = provider
       self.after = after
       self.limit = limit
+      self.problems = problems
     }
   }
 
@@ -236,7 +238,8 @@ public enum AccountList: RPCMethod {
   public static let paramDocs = [
     "provider": "Only accounts at this provider.",
     "after": "Only accounts whose names come after this one: `next` of the answer before.",
-    "limit": "So many at most, 1 to 10000; an answer has 1000 at most. Default: 1000.",
+    "limit": "The most accounts, 1 to 10000; an answer has 1000 at most. Default: 1000.",
+    "problems": "Only accounts in the state `degraded`, `login_required` or `action_required`.",
   ]
   public static let resultDocs = [
     "accounts": "The accounts in the order of their names, each as `account.get` returns it.",

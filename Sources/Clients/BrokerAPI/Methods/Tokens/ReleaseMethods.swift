@@ -122,6 +122,7 @@ public struct ReleaseCaller: Codable, Sendable, Equatable, Documented {
 
 /// A word that was given for some time.
 public struct StandingWordView: Codable, Sendable, Equatable, Documented {
+  public var id: String?
   public var account: String
   public var method: String
   public var scopes: [String]?
@@ -134,8 +135,9 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
 
   public init(
     account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller, allowed: Bool,
-    until: Int64, request: String? = nil, calls_left: Int64? = nil
+    until: Int64, request: String? = nil, calls_left: Int64? = nil, id: String? = nil
   ) {
+    self.id = id
     self.request = request
     self.calls_left = calls_left
     self.account = account
@@ -148,7 +150,7 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
   }
 
   public static let docs = [
-    "account": "The account.",
+    "id": "The release that it was given for; `release.revoke` takes it.", "account": "The account.",
     "method": "The method; of `token.get`: every method, since who has the token can do what they do.",
     "scopes": "No more scopes than these; absent: all that the caller may have.",
     "resource": "The resource (RFC 8707).", "caller": "Whose calls, from any process that is the same otherwise.",

@@ -1,31 +1,31 @@
 /// A template of `config/providers.d` that `setup` knows how to fill in.
-struct SetupTemplate: Sendable {
+public struct SetupTemplate: Sendable {
   /// A part of the template's URLs that the user must give, such as the host of a GitLab.
-  struct Variable: Sendable {
-    var name: String
-    var question: String
+  public struct Variable: Sendable {
+    public var name: String
+    public var question: String
     /// Used unless the user says otherwise; nil: required.
-    var standard: String?
+    public var standard: String?
   }
 
-  enum SecretUse: Sendable { case none, optional, required }
+  public enum SecretUse: Sendable { case none, optional, required }
 
   /// The profile's name.
-  var name: String
-  var title: String
-  var page: String?
+  public var name: String
+  public var title: String
+  public var page: String?
   /// What to create there.
-  var steps: [String]
+  public var steps: [String]
   /// As the template has it; nil: none has to be registered.
-  var redirectURI: String?
-  var secret = SecretUse.none
-  var variables: [Variable] = []
+  public var redirectURI: String?
+  public var secret = SecretUse.none
+  public var variables: [Variable] = []
   /// Issuers of this provider begin with one of these.
-  var issuers: [String] = []
+  public var issuers: [String] = []
 
-  static func named(_ name: String) -> SetupTemplate? { all.first { $0.name == name.lowercased() } }
+  public static func named(_ name: String) -> SetupTemplate? { all.first { $0.name == name.lowercased() } }
 
-  static func of(issuer: String) -> SetupTemplate? {
+  public static func of(issuer: String) -> SetupTemplate? {
     all.first { template in
       template.issuers.contains { issuer == $0 || issuer == $0 + "/" || issuer.hasPrefix($0 + "/") }
     }
@@ -34,7 +34,7 @@ struct SetupTemplate: Sendable {
   private static let portless = "http://127.0.0.1/callback"
   private static let localhost = "http://localhost:17827/callback"
 
-  static let all = [
+  public static let all = [
     SetupTemplate(
       name: "google", title: "Google", page: "https://console.cloud.google.com/apis/credentials",
       steps: [
@@ -121,5 +121,5 @@ struct SetupTemplate: Sendable {
       redirectURI: "http://127.0.0.1:17827/callback"),
   ]
 
-  static var names: String { all.map(\.name).joined(separator: ", ") }
+  public static var names: String { all.map(\.name).joined(separator: ", ") }
 }

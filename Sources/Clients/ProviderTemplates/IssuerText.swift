@@ -1,15 +1,15 @@
 /// An issuer as users enter it: with or without scheme, or the URL of its metadata.
-struct IssuerText: Equatable {
+public struct IssuerText: Equatable, Sendable {
   private static let wellKnown = "/.well-known/"
   private static let documents = ["openid-configuration", "oauth-authorization-server"]
 
   /// The issuers to try, in order: as entered, then with the other ending.
-  let candidates: [String]
-  let host: String
+  public let candidates: [String]
+  public let host: String
 
   /// Nil: the text is neither a URL nor a host.
-  init?(_ text: String) {
-    var text = text.trimmed
+  public init?(_ text: String) {
+    var text = Self.trimmed(text)
     if text.hasPrefix("\u{FEFF}") { text.removeFirst() }
     if let end = text.firstIndex(where: { $0 == "?" || $0 == "#" }) { text = String(text[..<end]) }
     if !text.contains("://") {
@@ -26,6 +26,11 @@ struct IssuerText: Equatable {
     let other = issuer.hasSuffix("/") ? String(issuer.dropLast()) : issuer + "/"
     candidates = [issuer, other]
     host = Self.host(authority)
+  }
+
+  private static func trimmed(_ text: String) -> String {
+    let start = text.drop { $0.isWhitespace }
+    return String(start.prefix(start.count - start.reversed().prefix { $0.isWhitespace }.count))
   }
 
   /// OpenID Connect Discovery §4 appends the path to the issuer, RFC 8414 §3.1 puts it before the issuer's path.

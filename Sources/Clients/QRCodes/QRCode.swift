@@ -1,7 +1,7 @@
 /// A text as a QR code (ISO/IEC 18004), in byte mode.
-struct QRCode: Sendable {
+public struct QRCode: Sendable {
   /// How much of the symbol may be unreadable.
-  enum Correction: Sendable, CaseIterable {
+  public enum Correction: Sendable, CaseIterable {
     /// About 7 %.
     case low
     /// About 15 %.
@@ -17,20 +17,20 @@ struct QRCode: Sendable {
   }
 
   /// Version 13 with its quiet zone is 77 modules wide: the largest that 80 columns hold.
-  static let versions = 1...13
+  public static let versions = 1...13
 
-  let version: Int
-  let correction: Correction
+  public let version: Int
+  public let correction: Correction
   /// 0…7, chosen by the standard's penalties.
   let mask: Int
   private let grid: Grid
 
   /// Modules of one side.
-  var size: Int { grid.size }
+  public var size: Int { grid.size }
 
   /// The smallest version that holds the text, with the stronger correction where that costs nothing;
   /// nil: it is too long for all.
-  init?(_ text: String) {
+  public init?(_ text: String) {
     let bytes = Array(text.utf8)
     guard let version = Self.versions.first(where: { bytes.count <= Self.capacity($0, .low) }) else { return nil }
     let correction = bytes.count <= Self.capacity(version, .medium) ? Correction.medium : .low
@@ -57,7 +57,7 @@ struct QRCode: Sendable {
   }
 
   /// Whether the module is dark; all around the symbol is light.
-  func isDark(_ x: Int, _ y: Int) -> Bool {
+  public func isDark(_ x: Int, _ y: Int) -> Bool {
     (0..<size).contains(x) && (0..<size).contains(y) && grid.isDark(x, y)
   }
 

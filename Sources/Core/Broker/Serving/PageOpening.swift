@@ -1,0 +1,38 @@
+public import BrokerAPI
+import Synchronization
+
+/// Opens the web page of a user. The listener belongs to the composition root.
+public protocol PageOpener: Sendable {
+  /// - Parameters:
+  ///   - user: whose browser may use the link.
+  ///   - opener: the process that requested it.
+  func open(for user: UInt32, by opener: Caller) async throws(RPCError) -> UIOpen.Result
+}
+
+/// The opener, once there is one.
+final class PageOpening: Sendable {
+  private let opener = Mutex<(any PageOpener)?>(nil)
+
+  func set(_ new: any PageOpener) { opener.withLock { $0 = new } }
+
+  func open(_ params: UIOpen.Params, for caller: Caller, _ policy: Policy) async throws(RPCError) -> UIOpen.Result {
+    let user = params.browser_uid ?? caller.uid
+    guard user == caller.uid || policy.isPrivileged(caller) else {
+      throw RPCError(
+        .notPermitted, "only a privileged caller can open the page of another user",
+        hint: "Run `grantctl ui` as that user.")
+    }
+    guard let opener = opener.withLock({ $0 }) else {
+      throw RPCError(.temporarilyUnavailable, "the broker does not serve its page yet", retryAfter: 1)
+    }
+    return try await opener.open(for: user, by: caller)
+  }
+}
+
+// MARK: Methods
+
+extension UIOpen: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.pageOpening.open(call.params, for: call.caller, broker.authorizer.policy)
+  }
+}

@@ -1,0 +1,83 @@
+import Broker
+import BrokerAPI
+import HTTPServer
+import Loopback
+import NIOCore
+import NIOHTTP1
+import Synchronization
+
+/// Server-sent events (HTML §9.2) for one open page: the subscription of `events.subscribe`, without its contents. The page
+/// then loads its view again.
+final class LiveEvents: Session {
+  let visit: String
+  let principal: Principal
+  private let pages: UserPages
+  private let exchange: HTTPExchange
+  /// An event is written, and the client has not read it: the next ones say nothing more.
+  private let isBlocked = Atomic(false)
+
+  init(_ pages: UserPages, _ visit: Visits.Visit, _ principal: Principal, _ exchange: HTTPExchange) {
+    self.visit = visit.id
+    self.principal = principal
+    self.pages = pages
+    self.exchange = exchange
+  }
+
+  /// On the connection's event loop.
+  func begin() {
+    pages.began(self)
+    exchange.onEnd { [self] in pages.ended(self) }
+    Task { [self] in
+      let request = RPCRequest(method: EventsSubscribe.name, params: nil, isNotification: false)
+      let session = HTTPSession(principal, exchange)
+      if await session.enter(pages.broker.entrance) != nil { return refuse() }
+      defer { session.decided() }
+      switch await pages.broker.respond(to: request, session: self) {
+      case .success: start()
+      case .failure: refuse()
+      }
+    }
+  }
+
+  /// No content ends an event source: it does not connect again.
+  private func refuse() { exchange.reply(HTTPReply(.noContent, HTTPReply.common)) }
+
+  private func start() {
+    exchange.loop.execute { [exchange] in
+      var headers = HTTPReply.common
+      headers.add(name: "Content-Type", value: "text/event-stream")
+      headers.add(name: "Transfer-Encoding", value: "chunked")
+      exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: headers))
+      exchange.write(ByteBuffer(string: "retry: 3000\n\nevent: ready\ndata:\n\n"))
+      exchange.flush()
+    }
+  }
+
+  func end() {
+    exchange.loop.execute { [exchange] in exchange.end() }
+  }
+
+  // MARK: Session
+
+  var caller: Caller { principal.caller }
+  var isReading: Bool { exchange.isOpen }
+
+  func notify(method: String, params: JSON) -> Bool {
+    guard exchange.isOpen else { return false }
+    guard !isBlocked.exchange(true, ordering: .acquiringAndReleasing) else { return true }
+    exchange.loop.execute { [self] in
+      guard exchange.isWritable else { return exchange.onWritable { [self] in send() } }
+      send()
+    }
+    return true
+  }
+
+  private func send() {
+    isBlocked.store(false, ordering: .releasing)
+    exchange.write(ByteBuffer(string: "data: changed\n\n"))
+    exchange.flush()
+  }
+
+  func holdOpen() {}
+  func onClose(_ action: @escaping @Sendable () -> Void) { exchange.onEnd(action) }
+}

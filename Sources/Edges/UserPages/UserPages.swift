@@ -1,0 +1,130 @@
+public import Broker
+public import BrokerAPI
+public import HTTPServer
+import OAuth
+import Synchronization
+
+/// The web page of each user: an adapter of the socket's methods. Every view calls them in the name of the user that the
+/// kernel reports for the browser's connection, and decides nothing itself (decision 69).
+public final class UserPages: Sendable {
+  private struct State {
+    var visits = Visits()
+    var port: Int?
+    var live: [ObjectIdentifier: LiveEvents] = [:]
+  }
+
+  private let state = Mutex(State())
+  let broker: any LoopbackBroker
+  let surroundings: Surroundings
+
+  public init(_ broker: any LoopbackBroker, _ surroundings: Surroundings) {
+    self.broker = broker
+    self.surroundings = surroundings
+  }
+
+  /// A link for the user, at a port where the pages are served.
+  ///
+  /// - Parameter opener: the process that requested it.
+  public func open(for user: UInt32, by opener: Caller, port: Int) throws(RPCError) -> UIOpen.Result {
+    let link = token()
+    let isAdded = state.withLock { state in
+      state.port = port
+      return state.visits.add(link: link, for: user, by: opener.pid, at: surroundings.uptime())
+    }
+    guard isAdded else {
+      throw RPCError(
+        .overloaded, "too many links of the page are unused", hint: "Open one of them, or try again in two minutes.",
+        retryAfter: 120)
+    }
+    return UIOpen.Result(
+      url: "http://127.0.0.1:\(port)\(PagePath.open)\(link)", port: port,
+      expires_at: surroundings.now().seconds + Visits.linkLife.components.seconds)
+  }
+
+  /// Whether a link may still be used, or a page is open.
+  public var isInUse: Bool { state.withLock { $0.visits.isInUse(at: surroundings.uptime()) } }
+
+  /// Ends all visits, and the streams of events.
+  public func close() {
+    let live = state.withLock { state in
+      defer { state = State() }
+      return Array(state.live.values)
+    }
+    for events in live { events.end() }
+  }
+
+  // MARK: Visits
+
+  var port: Int? { state.withLock { $0.port } }
+
+  func token() -> String { base64URL(surroundings.randomBytes(24)) }
+
+  func use(link: String, by user: UInt32) -> Visits.Opening {
+    let (id, formToken) = (token(), token())
+    return state.withLock {
+      $0.visits.open(link: link, by: user, as: id, formToken: formToken, at: surroundings.uptime())
+    }
+  }
+
+  func visit(_ id: String, of user: UInt32) -> Visits.Visit? {
+    state.withLock { $0.visits.visit(id, of: user, at: surroundings.uptime()) }
+  }
+
+  func isOfOther(_ id: String, than user: UInt32) -> Bool { state.withLock { $0.visits.isOfOther(id, than: user) } }
+
+  func end(_ visit: Visits.Visit) { state.withLock { $0.visits.end(visit.id) } }
+
+  func remember(_ login: StartedLogin, in visit: Visits.Visit) {
+    state.withLock { $0.visits.remember(login, in: visit.id) }
+  }
+
+  func began(_ events: LiveEvents) {
+    let now = surroundings.uptime()
+    state.withLock { state in
+      state.live[ObjectIdentifier(events)] = events
+      state.visits.liveChanged(events.visit, by: 1, at: now)
+    }
+  }
+
+  func ended(_ events: LiveEvents) {
+    let now = surroundings.uptime()
+    state.withLock { state in
+      guard state.live.removeValue(forKey: ObjectIdentifier(events)) != nil else { return }
+      state.visits.liveChanged(events.visit, by: -1, at: now)
+    }
+  }
+}
+
+/// The pages as a listener serves them: the kernel reports the user of each connection.
+public struct PageApplication: CallerApplication {
+  private let pages: UserPages
+
+  public init(_ pages: UserPages) { self.pages = pages }
+
+  public var identifiesCallers: Bool { true }
+  public var checks: HTTPHeadChecks { .everybody }
+
+  public func callerClass(of caller: Caller) -> CallerClass { pages.broker.callerClass(of: .peer(caller)) }
+
+  public func conversation(with caller: Caller?) -> any HTTPConversation { PageConversation(pages, caller) }
+}
+
+extension HTTPServer.Limits {
+  /// A few browsers of a few users.
+  public static var pages: Self {
+    var limits = Self()
+    limits.connections = 256
+    limits.connectionsPerHolder = 64
+    limits.requestsPerSecond = 200
+    limits.requestLine = 4096
+    limits.stop = .seconds(1)
+    return limits
+  }
+}
+
+enum PagePath {
+  static let open = "/open/"
+  static let style = "/style.css"
+  static let script = "/script.js"
+  static let live = "/live"
+}

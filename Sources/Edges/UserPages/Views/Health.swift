@@ -1,0 +1,117 @@
+import BrokerAPI
+import HTTPServer
+import NIOHTTP1
+import Pages
+
+/// How the broker and its providers are.
+extension Ask {
+  private static let mostProviders = 60
+  /// Seconds.
+  private static let patience = 20.0
+
+  func health() async -> HTTPReply {
+    switch await call(BrokerStatus.self, NoParams()) {
+    case .failure(let error):
+      guard error.reason == .notPermitted else { return page(.failed("Health", error, section: .health)) }
+      return page(
+        View(
+          title: "Health", section: .health,
+          main: Parts.empty(
+            "No rule lets you see the broker", "\(words: Parts.sentence(error.nextStep ?? error.message))")))
+    case .success(let status):
+      let troubles = Troubles(status, now: now).html
+      let providers = (try? await call(ProviderList.self, NoParams()).get().providers) ?? []
+      let rows = providers.prefix(Self.mostProviders).map { row($0, status) }
+      let table: HTML =
+        rows.isEmpty
+        ? Parts.empty(
+          "No providers", "Add an account to add its provider.",
+          "<a class=\"button main\" href=\"/add\">Add an account</a>")
+        : """
+        <div class="scroll" tabindex="0" role="region" aria-label="Providers"><table><caption class="hidden">Providers</caption>
+        <thead><tr><th scope="col">Provider</th><th scope="col">State</th><th scope="col">Accounts</th>\
+        <th scope="col">Check</th></tr></thead><tbody>\(Array(rows))</tbody></table></div>
+
+        """
+      let good: HTML =
+        troubles.isEmpty ? "<div class=\"message good\"><p>Nothing needs your attention.</p></div>\n" : ""
+      return page(
+        View(
+          title: "Health", section: .health,
+          lead:
+            "<p class=\"lead\">grantd \(status.version), running for \(Words.duration(now - status.started_at))</p>",
+          main: """
+            \(good)\(troubles)<h2>Broker</h2>\(facts(status))<h2>Providers</h2>\(table)\
+            <p class="soft">More checks, of the machine and the service: <code>grantctl doctor</code></p>
+
+            """))
+    }
+  }
+
+  private func facts(_ status: BrokerStatus.Result) -> HTML {
+    var facts: [(name: HTML, value: String)] = [
+      ("Store", "\(status.store.path), \(status.store.state)"),
+      ("Sign-ins", status.callback.isEmpty ? "the callback endpoint is off" : status.callback.joined(separator: ", ")),
+      (
+        "Settings",
+        "\(status.configuration.path ?? "built-in defaults"), read \(Words.ago(status.configuration.loaded_at, now))"
+      ), ("Accounts", status.summary),
+    ]
+    if let skew = status.provider_conditions?.compactMap(\.skew_seconds).max(by: { abs($0) < abs($1) }) {
+      let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
+      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(Words.duration(seconds)) from a provider's"))
+    }
+    for listener in status.listeners ?? [] {
+      facts.append(("Listener", "\(listener.setting): \(listener.address), \(listener.state)"))
+    }
+    if let files = status.files, !files.isEmpty {
+      let stale = files.count { $0.state != "ok" }
+      facts.append(("Token files", "\(files.count), \(stale == 0 ? "all up to date" : "\(stale) not up to date")"))
+    }
+    let rows = facts.map { fact -> HTML in "<div><dt>\(fact.name)</dt><dd><bdi>\(fact.value)</bdi></dd></div>" }
+    return "<div class=\"panel\"><dl>\(rows)</dl></div>\n"
+  }
+
+  private func row(_ provider: ProviderView, _ status: BrokerStatus.Result) -> HTML {
+    let condition = status.provider_conditions?.first { $0.provider == provider.provider }
+    let (tone, word): (HTML, HTML) =
+      switch provider.state {
+      case "ok": ("good", "OK")
+      case "recovering": ("neutral", "Recovering")
+      case "unreachable": ("warn", "Unreachable")
+      case "suspended": ("bad", "Refuses this client")
+      default: ("warn", "\(provider.state)")
+      }
+    let since: HTML = condition?.since.map { "<p>for \(Words.duration(now - $0))</p>" } ?? ""
+    let error: HTML = provider.last_error.map { "<p><bdi>\(Parts.sentence($0))</bdi></p>" } ?? ""
+    let rate: HTML =
+      provider.refreshes_per_second.map { "<p>takes \(Int($0 * 60)) refreshes a minute</p>" } ?? ""
+    return """
+      <tr><th scope="row" class="long"><bdi>\(provider.display_name)</bdi><p><bdi>\(provider.provider)</bdi></p></th>\
+      <td class="long">\(Parts.badge(tone, word))\(since)\(error)\(rate)</td><td>\(provider.accounts)</td>\
+      <td>\(form("/health", [("provider", provider.provider)], "<button aria-label=\"Check \(provider.provider)\">Check</button>"))</td></tr>
+
+      """
+  }
+
+  func checkProvider() async -> HTTPReply {
+    guard let provider = form["provider"] else { return page(.notFound, status: .badRequest) }
+    switch await call(ProviderCheck.self, .init(provider: provider, timeout: Self.patience)) {
+    case .failure(let error): return page(.failed("Not checked", error, section: .health), status: .conflict)
+    case .success(let result):
+      let rows = result.checks.map { check -> HTML in
+        let account: HTML = check.account.map { ", <bdi>\($0)</bdi>" } ?? ""
+        return row(
+          "\(check.name.rawValue.replacing("_", with: " "))\(account)", check.result, check.message, check.hint)
+      }
+      return page(
+        View(
+          title: "Checks of \(provider)", section: .health,
+          main: """
+            <div class="panel"><ul class="steps">\(rows)</ul></div>
+            <p class="controls"><a class="button" href="/health">Health</a></p>
+
+            """, said: "\(provider): \(result.ok ? "all checks passed" : "a check failed")", isStill: true))
+    }
+  }
+}

@@ -1,0 +1,172 @@
+import BrokerAPI
+import CredentialHelpers
+import HTTPServer
+import NIOHTTP1
+import Pages
+
+/// How programs use an account: what `grantctl configure` prints, and snippets.
+extension Ask {
+  func use() async -> HTTPReply {
+    guard let name = query["account"] else { return page(.notFound, status: .notFound) }
+    switch await call(AccountGet.self, .init(account: name)) {
+    case .failure(let error): return page(.failed("Use in …", error, section: .home))
+    case .success(let account):
+      let tool = query["tool"].flatMap(Tool.named)
+      return page(
+        View(
+          title: "Use \(name) in …", section: .home,
+          lead: "<p class=\"lead\">No program stores a token: it asks grantd each time.</p>",
+          main: """
+            <div class="panel"><h2>A tool</h2>\(toolForm(name, tool))\(await tool.asyncMap { await configuration($0, account) })</div>
+            <h2>Your own program</h2><div class="panels">\(snippets(name))</div>
+
+            """, isStill: true))
+    }
+  }
+
+  private func toolForm(_ account: String, _ tool: Tool?) -> HTML {
+    let options = Tool.all.map { one -> HTML in
+      let selected: HTML = one.name == tool?.name ? " selected" : ""
+      return "<option value=\"\(one.name)\"\(selected)>\(one.name)</option>"
+    }
+    return """
+      <form method="get" action="/use"><input type="hidden" name="account" value="\(account)"><div class="row">\
+      <div><label for="tool">Tool</label><select id="tool" name="tool">\(options)</select></div>\
+      <div><label for="server">Server, if the tool has one</label><input id="server" name="server" \
+      value="\(query["server"] ?? "")" placeholder="git.example.com" autocomplete="off"></div>\
+      <div><label for="role">User or role, if needed</label><input id="role" name="role" value="\(query["role"] ?? "")" \
+      autocomplete="off"></div><div><button>Show</button></div></div></form>
+
+      """
+  }
+
+  private func configuration(_ tool: Tool, _ account: AccountView) async -> HTML {
+    let server = query["server"] ?? ""
+    let role = query["role"] ?? ""
+    guard [server, role, account.account].allSatisfy({ $0.isEmpty || Self.isPlain($0) }) else {
+      return Parts.message("bad", "this text cannot stand in a configuration", "Use letters, digits and .-_:/@ only.")
+    }
+    var target = ToolTarget(account: account.account, place: Place(server), address: server, user: role)
+    var words = ["grantctl configure", tool.name, account.account]
+    switch tool.need {
+    case .nothing: break
+    case .host, .mailServer, .address:
+      guard let place = target.place, tool.need != .address || place.scheme != nil else {
+        let example = tool.need == .address ? "https://pypi.example.com/simple/" : "git.example.com"
+        return Parts.message("neutral", "\(tool.name) needs its server", "Enter it above, such as \(example).")
+      }
+      words.append(server)
+      if tool.need == .mailServer, role.isEmpty { target.user = account.identity?.email ?? "" }
+      if tool.need == .mailServer, target.user.isEmpty {
+        return Parts.message("neutral", "\(tool.name) needs the user at the server", "Enter it above.")
+      }
+      if !role.isEmpty { words += ["--as", role] }
+    case .role:
+      guard !role.isEmpty else {
+        return Parts.message("neutral", "\(tool.name) needs a role", "Enter its ARN above.")
+      }
+      target.role = role
+      words += ["--role", role]
+    case .forward:
+      switch await forwardURL(account, server) {
+      case .success(let url): target.address = url
+      case .failure(let problem): return Parts.message("neutral", problem.what, problem.step)
+      }
+      if !server.isEmpty { words.append(server) }
+    }
+    let made = tool.make(target)
+    let command = words.joined(separator: " ")
+    let edits = made.edits.map(edit)
+    let notes = made.notes.map { note -> HTML in "<p class=\"soft\">\(note)</p>" }
+    let write: HTML =
+      made.edits.isEmpty
+      ? ""
+      : """
+      <p>Write it, with a copy of each file; and undo it:</p>\
+      <pre tabindex="0">\(HTML.lines("\(command) --write\n\(command) --undo"))</pre>
+      """
+    return "<div id=\"configuration\">\(edits)\(notes)\(write)</div>\n"
+  }
+
+  private func edit(_ edit: ToolConfiguration.Edit) -> HTML {
+    func shown(_ file: String, _ text: String) -> HTML {
+      let name = file.replacing("$HOME", with: "~").replacing("$CONFIG", with: "~/.config")
+      return "<p class=\"mono\">\(name)</p><pre tabindex=\"0\">\(HTML.lines(text))</pre>\n"
+    }
+    switch edit {
+    case .text(let edit): return shown(edit.file, edit.block.whole)
+    case .json(let file, let member):
+      return shown(file, (member.merged(into: [:]) ?? [:]).pretty())
+    case .kubectl(_, let write, _):
+      return "<pre tabindex=\"0\">\(HTML.lines("kubectl config " + write.joined(separator: " ")))</pre>\n"
+    }
+  }
+
+  /// Nothing that could end a line, a word or a quotation of a configuration.
+  private static func isPlain(_ text: String) -> Bool {
+    text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !"\"'`\\<>{}|;$#()".utf8.contains($0) }
+  }
+
+  private struct Missing: Error {
+    var what: String
+    var step: String
+  }
+
+  private func forwardURL(_ account: AccountView, _ path: String) async -> Result<String, Missing> {
+    guard case .success(let status) = await call(BrokerStatus.self, NoParams()),
+      let listener = (status.listeners ?? []).first(where: {
+        $0.setting.hasPrefix("[http]") && $0.address.contains(":")
+      })
+    else {
+      return .failure(
+        Missing(
+          what: "the HTTP listener of grantd is off",
+          step: "`grantctl configure claude-code \(account.account) --write` turns it on."))
+    }
+    var own = path.isEmpty ? nil : path.hasPrefix("/") ? path : "/" + path
+    if own == nil, case .success(let provider) = await call(ProviderGet.self, .init(provider: account.provider)) {
+      own = provider.forward_path
+    }
+    guard let own else {
+      return .failure(
+        Missing(what: "the provider names no resource", step: "Enter the path at its API above, such as /mcp."))
+    }
+    return .success("http://\(listener.address)/forward/\(account.account)\(own)")
+  }
+
+  private func snippets(_ account: String) -> HTML {
+    let word = Self.isPlain(account) ? account : "'\(account)'"
+    let texts: [(name: HTML, text: String)] = [
+      ("Shell", "curl -H \"Authorization: Bearer $(grantctl token \(word))\" \\\n  https://api.example.com/"),
+      (
+        "Python",
+        """
+        import subprocess
+
+        token = subprocess.run(
+            ["grantctl", "token", "\(account)"],
+            capture_output=True, text=True, check=True).stdout.strip()
+        """
+      ),
+      (
+        "Go",
+        """
+        out, err := exec.Command("grantctl", "token", "\(account)").Output()
+        token := strings.TrimSpace(string(out))
+        """
+      ), ("A program with a variable", "grantctl exec \(word) --env ACCESS_TOKEN -- PROGRAM"),
+    ]
+    var html: HTML = ""
+    for snippet in texts {
+      html +=
+        "<div class=\"panel\"><h3>\(snippet.name)</h3><pre tabindex=\"0\">\(HTML.lines(snippet.text))</pre></div>\n"
+    }
+    return html
+  }
+}
+
+extension Optional {
+  fileprivate func asyncMap<Result>(_ transform: (Wrapped) async -> Result) async -> Result? {
+    if let self { await transform(self) } else { nil }
+  }
+}

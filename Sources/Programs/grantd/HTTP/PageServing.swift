@@ -1,0 +1,102 @@
+import Broker
+import BrokerAPI
+import HTTPServer
+import Logging
+import NIOPosix
+import UserPages
+
+/// The listener of the web page: open only while a link may be used or a page is open.
+actor PageServing: PageOpener {
+  /// How often it looks whether a page is open.
+  private static let pause = Duration.seconds(20)
+
+  private let pages: UserPages
+  private let logger: Logger
+  private let sleep: @Sendable (Duration) async -> Void
+  private var server: HTTPServer?
+  private var port: Int?
+  private var watch: Task<Void, Never>?
+  private var isClosed = false
+  /// The last opening or closing; the next one begins after it.
+  private var latest: Task<Void, Never>?
+
+  init(_ router: Router, _ surroundings: Surroundings, logger: Logger) {
+    pages = UserPages(router, surroundings)
+    sleep = surroundings.sleep
+    self.logger = logger
+  }
+
+  func open(for user: UInt32, by opener: Caller) async throws(RPCError) -> UIOpen.Result {
+    let failure = await inTurn { await $0.listen() }
+    guard let port else {
+      throw RPCError(
+        .temporarilyUnavailable, failure ?? "the page cannot be served now",
+        hint: "See the log of grantd. `grantctl status` shows the same without a browser.", retryAfter: 5)
+    }
+    return try pages.open(for: user, by: opener, port: port)
+  }
+
+  private func inTurn(_ work: @escaping @Sendable (isolated PageServing) async -> String?) async -> String? {
+    let before = latest
+    let task = Task {
+      await before?.value
+      return await work(self)
+    }
+    latest = Task { _ = await task.value }
+    return await task.value
+  }
+
+  private func listen() async -> String? {
+    guard !isClosed else { return "the broker is stopping" }
+    guard server == nil else { return nil }
+    let new = HTTPServer(
+      address: .loopback(host: "127.0.0.1", port: 0), limits: .pages, group: MultiThreadedEventLoopGroup.singleton,
+      logger: logger, application: PageApplication(pages))
+    do throws(HTTPServerError) {
+      let place = try await new.start()
+      guard let number = place.split(separator: ":").last.flatMap({ Int($0) }) else { return "no port" }
+      (server, port) = (new, number)
+      logger.info("the web page is served", metadata: ["address": "http://\(place)"])
+      watch = Task { [sleep] in
+        while !Task.isCancelled {
+          await sleep(Self.pause)
+          if await closeUnused() { return }
+        }
+      }
+      return nil
+    } catch {
+      await new.stop()
+      logger.error("the web page cannot be served: \(error.message)")
+      return "the page cannot be served: \(error.message)"
+    }
+  }
+
+  /// True: it is closed.
+  private func closeUnused() async -> Bool {
+    guard !pages.isInUse else { return false }
+    _ = await inTurn { serving in
+      guard !serving.pages.isInUse else { return nil }
+      await serving.shut(within: .seconds(1))
+      serving.logger.info("the web page is closed: no page is open")
+      return nil
+    }
+    return server == nil
+  }
+
+  private func shut(within limit: Duration) async {
+    let old = server
+    (server, port) = (nil, nil)
+    pages.close()
+    await old?.stop(within: limit)
+  }
+
+  /// - Parameter limit: how long requests under way may take.
+  func close(within limit: Duration) async {
+    isClosed = true
+    watch?.cancel()
+    _ = await inTurn { serving in
+      await serving.shut(within: limit)
+      return nil
+    }
+  }
+}
