@@ -39,7 +39,9 @@ import Testing
   @Test("The example is right with every line in use, says every default, and has every key")
   func exampleInUse() throws {
     let fixture = try Fixture()
-    for name in ["google.secret", "company.secret", "gitlab-secret", "proxy-password"] { try fixture.write(name, "x", mode: 0o600) }
+    for name in ["google.secret", "company.secret", "gitlab-secret", "proxy-password"] {
+      try fixture.write(name, "x", mode: 0o600)
+    }
     for name in [
       "bank.key", "bank-client.key", "bank-requests.key", "insurer-key", "insurer-tls", "insurer-requests", "clerk-key",
     ] { try fixture.write(name, TestKey.pem, mode: 0o600) }

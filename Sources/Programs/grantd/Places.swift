@@ -19,9 +19,9 @@ struct Places: Sendable {
   var defaultSocket: String
   var templateFolders: [String]
   var credentialsDirectory: String?
-  /// Of a user's instance.
+  /// The user's home folder; nil: a system instance.
   var home: String?
-  /// The variables that name proxies, of a user's instance.
+  /// The variables that name proxies; empty: a system instance.
   var proxyVariables: [String: String] = [:]
 
   init(

@@ -23,10 +23,10 @@ final class UpstreamConnection: ChannelInboundHandler {
   /// The answer is whole, and what it came with is not read to its end.
   private var isAnswered = false
   private var isEnding = false
-  /// Since the machine started, also while it slept.
+  /// Since the machine started, including suspended time.
   private(set) var idleSince = Duration.zero
 
-  /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: it is to be in the clear.
+  /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: a connection in the clear.
   init(_ pool: UpstreamPool, at address: String, by route: UpstreamRoute, handshake: EventLoopPromise<Void>?) {
     self.pool = pool
     self.address = address

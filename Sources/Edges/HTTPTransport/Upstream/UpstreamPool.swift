@@ -11,7 +11,7 @@ import OAuth
 final class UpstreamPool {
   /// Shorter than servers keep idle connections: a request on one that the server closed counts as lost.
   static let idle = Duration.seconds(5)
-  /// A pool that nobody used for so long is forgotten.
+  /// An unused pool is removed after this time.
   private static let kept = TimeAmount.seconds(60)
   /// To connect and to be secure.
   static let connectTime = TimeAmount.seconds(10)

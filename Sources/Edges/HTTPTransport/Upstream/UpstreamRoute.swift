@@ -8,7 +8,7 @@ import OAuth
 struct UpstreamRoute: Sendable {
   let server: UpstreamServer
   let proxy: HTTPProxy?
-  /// Of the proxy if there is one, else of the server. The proxy looks up the server's name.
+  /// The proxy's addresses, or the server's. The proxy looks up the server's name.
   var addresses: ArraySlice<String>
   /// Nil: a connection in the clear.
   let context: NIOSSLContext?
@@ -54,7 +54,7 @@ struct UpstreamRoute: Sendable {
     }
     let pipeline = channel.pipeline.syncOperations
     if let context {
-      // Of an address the certificate has to name the address, which the library sees for itself.
+      // The library compares a numeric host with the addresses of the certificate by itself.
       let name = SystemResolver.isAddress(server.host) ? nil : server.host
       try pipeline.addHandler(NIOSSLClientHandler(context: context, serverHostname: name))
     }
