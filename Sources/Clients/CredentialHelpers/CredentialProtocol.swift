@@ -9,6 +9,8 @@ public protocol CredentialProtocol: Sendable {
   static var findsIssuers: Bool { get }
   /// Whether the user wrote each argument: the calling program adds none.
   static var isWhollyConfigured: Bool { get }
+  /// Whether the program can use an ID token (`--id-token`).
+  static var takesIDTokens: Bool { get }
 
   /// What comes before the input: a protocol in which the helper speaks first.
   static func greeting(_ invocation: Invocation) -> [UInt8]
@@ -28,6 +30,7 @@ extension CredentialProtocol {
   public static var programs: [String] { [] }
   public static var findsIssuers: Bool { true }
   public static var isWhollyConfigured: Bool { false }
+  public static var takesIDTokens: Bool { false }
   public static func greeting(_ invocation: Invocation) -> [UInt8] { [] }
   public static func notFound(_ invocation: Invocation) -> Reply { Reply(status: 1) }
   public static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply {

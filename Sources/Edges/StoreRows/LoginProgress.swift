@@ -11,6 +11,7 @@ struct LoginProgress: Codable {
   private var opened: OpenedDestination?
   private var browserUID: UInt32?
   private var link: Link?
+  private var audience: String?
 
   private struct Link: Codable {
     var token: String
@@ -25,6 +26,7 @@ struct LoginProgress: Codable {
     offered = login.offered
     opened = login.opened
     browserUID = login.browserUID
+    audience = login.audience
     link = login.link.map { Link(token: $0.token.exposed, request: $0.request?.exposed) }
   }
 
@@ -33,7 +35,7 @@ struct LoginProgress: Codable {
     get throws {
       let isEmpty =
         memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil
-        && browserUID == nil && link == nil
+        && browserUID == nil && link == nil && audience == nil
       return isEmpty ? nil : try JSONEncoder().encode(self)
     }
   }
@@ -45,6 +47,7 @@ struct LoginProgress: Codable {
     login.offered = offered
     login.opened = opened
     login.browserUID = browserUID
+    login.audience = audience
     login.link = link.map { LoginLink(token: Secret($0.token), request: $0.request.map { Secret($0) }) }
   }
 }

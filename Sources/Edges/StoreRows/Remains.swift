@@ -33,12 +33,14 @@ extension SavedGrant {
           return corrected
         } ?? Identity(subject: subject)
     }
+    let target = TokenTarget(text: values["resource"]?.text ?? "")
     let createdAt = time("created_at") ?? Timestamp(milliseconds: 0)
     return SavedGrant(
       account: account, provider: provider ?? unreadableProvider,
       identity: identity,
       requestedScopes: scopes("requested_scopes"), grantedScopes: scopes("granted_scopes"),
-      resource: values["resource"]?.text, refreshToken: secret("refresh_token"),
+      resource: target.resource.isEmpty ? nil : target.resource, audience: target.audience?.name,
+      refreshToken: secret("refresh_token"),
       previousRefreshToken: secret("previous_refresh_token"), idToken: idToken,
       generation: max(0, values["generation"]?.integer ?? 0), createdAt: createdAt,
       loggedInAt: time("logged_in_at") ?? createdAt, extra: data("extra"),

@@ -26,7 +26,8 @@ extension SavedGrant: StoredRow {
     try row.json(identity)
     row.scopes(requestedScopes)
     row.scopes(grantedScopes)
-    row.text(resource)
+    let target = TokenTarget(resource: resource ?? "", audience: audience.map { TokenAudience($0, .parameter) }).text
+    row.text(target.isEmpty ? nil : target)
     row.integer(generation)
     let standing = StandingRecord(standing, isRefusedOnce: isRefusedOnce)
     row.text(standing.kind.rawValue)
@@ -52,7 +53,7 @@ extension SavedGrant: StoredRow {
     let identity = try row.identity()
     let requestedScopes = try row.scopes()
     let grantedScopes = try row.scopes()
-    let resource = try row.optionalText()
+    let target = TokenTarget(text: try row.optionalText() ?? "")
     let generation = try row.integer()
     let kind = try row.name(StandingRecord.Kind.self)
     let detail = try row.optionalJSON(StandingRecord.Detail.self)
@@ -66,7 +67,8 @@ extension SavedGrant: StoredRow {
     let sourceFingerprint = try row.optionalText()
     self.init(
       account: account, provider: provider, identity: identity, requestedScopes: requestedScopes,
-      grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
+      grantedScopes: grantedScopes, resource: target.resource.isEmpty ? nil : target.resource,
+      audience: target.audience?.name, refreshToken: try row.optionalSealed(),
       previousRefreshToken: try row.optionalSealed(), refreshTokenExpiresAt: refreshTokenExpiresAt,
       refreshTokenIssuedAt: refreshTokenIssuedAt, expiryAnnouncedAt: expiryAnnouncedAt,
       idToken: try row.optionalSealed(), generation: generation, standing: standing,
@@ -84,12 +86,12 @@ extension SavedToken: StoredRow {
       "access_token", "reports",
     ], integers: ["generation", "issued_at", "expires_at", "refresh_at"], blobs: ["access_token"])
 
-  package var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
+  package var sealedWith: [String] { [account.rawValue, key.scope, key.target] }
 
   package func write(to row: inout RowWriter) throws {
     row.text(account.rawValue)
     row.text(key.scope)
-    row.text(key.resource)
+    row.text(key.target)
     row.text(type)
     row.scopes(scopes)
     row.integer(generation)
@@ -102,8 +104,8 @@ extension SavedToken: StoredRow {
 
   package init(from row: inout RowReader) throws {
     let account = try row.name(AccountName.self)
-    let key = Key(scope: try row.text(), resource: try row.text())
-    row.bind(to: [account.rawValue, key.scope, key.resource])
+    let key = Key(scope: try row.text(), target: try row.text())
+    row.bind(to: [account.rawValue, key.scope, key.target])
     let type = try row.text()
     let scopes = try row.scopes()
     let generation = try row.integer()

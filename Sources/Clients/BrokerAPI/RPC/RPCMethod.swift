@@ -24,6 +24,8 @@ public enum Access: String, Sendable, CaseIterable, Codable {
   case open
   /// Use an account's tokens.
   case use
+  /// Get an account's ID tokens, which prove its user to their audience. `use` does not include it.
+  case idToken = "id_token"
   /// Start and finish logins.
   case login
   /// Change the broker: forget accounts, reload the configuration.

@@ -112,6 +112,7 @@ extension Access {
     switch self {
     case .open: "Anybody who can connect."
     case .use: "Callers whose rule lets them use the account's tokens."
+    case .idToken: "Callers whose rule lets them get the account's ID tokens."
     case .login: "Callers whose rule lets them sign people in."
     case .manage: "Callers whose rule lets them change the broker: forget accounts, reload the configuration."
     case .observe: "Callers whose rule lets them see accounts, providers, state and events; never a token."

@@ -57,6 +57,8 @@ public struct ToolTarget: Sendable, Equatable {
   public var address: String
   public var user: String
   public var role: String?
+  /// The tool gets the ID token instead of the access token.
+  public var isIDToken: Bool
   /// Options that reach the broker, each with a space before it.
   public var options: String
   /// The command that an MCP client starts, as a list; nil: the client uses the URL.
@@ -64,8 +66,9 @@ public struct ToolTarget: Sendable, Equatable {
 
   public init(
     account: String, place: Place? = nil, address: String = "", user: String = "", role: String? = nil,
-    options: String = ""
+    isIDToken: Bool = false, options: String = ""
   ) {
+    self.isIDToken = isIDToken
     self.account = account
     self.place = place
     self.address = address
@@ -78,12 +81,18 @@ public struct ToolTarget: Sendable, Equatable {
 public struct Tool: Sendable {
   public enum Need: Sendable {
     case nothing, host, address, role, mailServer
+    /// The full resource name of a provider in a workload identity pool.
+    case audience
+    /// A role of Vault.
+    case vaultRole
     /// The URL of the account's resource at the forward endpoint.
     case forward
   }
 
   public var name: String
   public var need: Need
+  /// Whether it can use an ID token.
+  public var takesIDTokens = false
   public var make: @Sendable (ToolTarget) -> ToolConfiguration
 
   public static func named(_ name: String) -> Tool? { all.first { $0.name == name } }
@@ -102,7 +111,10 @@ extension ToolTarget {
   }
   var tokenCommand: String { "grantctl token \(accountWord)\(options)" }
 
-  func helperCommand(_ name: String) -> String { "grantctl helper \(name)\(options)" }
+  func helperCommand(_ name: String) -> String { "grantctl helper \(name)\(options)\(idTokenOption)" }
+
+  /// With a space before it, or empty.
+  var idTokenOption: String { isIDToken ? " --id-token" : "" }
 
   func label(_ tool: String) -> String { "\(tool) \(account)\(host.isEmpty ? "" : " \(host)")" }
 

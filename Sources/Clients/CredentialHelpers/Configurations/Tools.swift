@@ -2,7 +2,8 @@ import BrokerAPI
 
 extension Tool {
   public static let all: [Tool] =
-    [git, docker, kubectl, aws, gcloud, pip, uv, cargo, go, terraform] + mail + [rclone, prometheus] + mcpClients
+    [git, docker, kubectl, aws, gcp, gcloud, vault, pip, uv, cargo, go, terraform] + mail + [rclone, prometheus]
+    + mcpClients
 
   public static var names: [String] { all.map(\.name) }
 
@@ -34,21 +35,22 @@ extension Tool {
       ])
   }
 
-  static let kubectl = Tool(name: "kubectl", need: .nothing) { target in
+  static let kubectl = Tool(name: "kubectl", need: .nothing, takesIDTokens: true) { target in
     let user = "grantd-\(target.account)"
     var words = [
       "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
       "--exec-command=grantctl", "--exec-interactive-mode=Never",
     ]
     let arguments =
-      ["helper", "kubectl"] + target.options.split(separator: " ").map(String.init) + ["--account", target.account]
+      ["helper", "kubectl"] + (target.options + target.idTokenOption).split(separator: " ").map(String.init)
+      + ["--account", target.account]
     words += arguments.map { "--exec-arg=\($0)" }
     return ToolConfiguration(
       edits: [.kubectl(entry: user, write: words, undo: ["delete-user", user])],
       notes: ["Use it for a context: kubectl config set-context CONTEXT --user=\(user)"])
   }
 
-  static let aws = Tool(name: "aws", need: .role) { target in
+  static let aws = Tool(name: "aws", need: .role, takesIDTokens: true) { target in
     let role = target.role ?? ""
     let lines = [
       "[profile \(target.account)]",
@@ -59,6 +61,38 @@ extension Tool {
         .text(
           TextEdit(
             "$HOME/.aws/config", target.block("aws", lines), conflicts: [.start("[profile \(target.account)]")]))
+      ])
+  }
+
+  /// Workload identity federation: the file that GOOGLE_APPLICATION_CREDENTIALS names.
+  static let gcp = Tool(name: "gcp", need: .audience, takesIDTokens: true) { target in
+    let type = target.isIDToken ? "id_token" : "jwt"
+    let executable: JSON = [
+      "command": .string("\(target.helperCommand("gcp")) --account \(target.accountWord)"), "timeout_millis": 30000,
+    ]
+    let file: JSON = [
+      "type": "external_account", "audience": .string(target.address),
+      "subject_token_type": .string("urn:ietf:params:oauth:token-type:\(type)"),
+      "token_url": "https://sts.googleapis.com/v1/token", "credential_source": ["executable": executable],
+    ]
+    return ToolConfiguration(
+      edits: [],
+      notes: [
+        "Save this as a file, and set GOOGLE_APPLICATION_CREDENTIALS to its path and",
+        "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES=1:",
+      ] + file.pretty().split(separator: "\n").map(String.init))
+  }
+
+  /// Vault's JWT login (`auth/jwt/login`); OpenBao has the same.
+  static let vault = Tool(name: "vault", need: .vaultRole, takesIDTokens: true) { target in
+    ToolConfiguration(
+      edits: [],
+      notes: [
+        "Vault and OpenBao take the token at the login of their JWT method:",
+        "  vault write auth/jwt/login role=\(target.role ?? "") jwt=\"$(\(target.tokenCommand)\(target.idTokenOption))\"",
+        "For the agent, keep a file with it, and name it as `path` of its method jwt:",
+        "  [[file]]", "  account = \"\(target.account)\"", "  path = \"vault/jwt\"",
+        "  format = \"\(target.isIDToken ? "id_token" : "token")\"",
       ])
   }
 

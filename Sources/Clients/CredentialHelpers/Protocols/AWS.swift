@@ -3,6 +3,7 @@ import BrokerAPI
 /// `credential_process` of the AWS SDKs. STS gives the credentials for the token (AssumeRoleWithWebIdentity, unsigned).
 public struct AWS: Exchanging {
   public static let name = "aws"
+  public static let takesIDTokens = true
   public static let findsIssuers = false
   public static let isWhollyConfigured = true
 

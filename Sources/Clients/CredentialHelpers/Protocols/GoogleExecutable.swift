@@ -4,6 +4,7 @@ import BrokerAPI
 /// JWT.
 public struct GoogleExecutable: CredentialProtocol {
   public static let name = "gcp"
+  public static let takesIDTokens = true
   public static let findsIssuers = false
 
   static let sts = "https://sts.googleapis.com"
@@ -56,6 +57,7 @@ enum JWTText {
   }
 
   static func wanted(_ server: String) -> String {
-    "\(server) takes a JWT, and the provider's access token is none: an account whose access tokens are JWTs is needed"
+    "\(server) takes a JWT, and the provider's access token is none: use --id-token, or an account "
+      + "whose access tokens are JWTs"
   }
 }

@@ -3,6 +3,7 @@ import BrokerAPI
 /// client-go's credential plugins: ExecCredential of `client.authentication.k8s.io`, v1 and v1beta1.
 public struct Kubectl: CredentialProtocol {
   public static let name = "kubectl"
+  public static let takesIDTokens = true
 
   static let group = "client.authentication.k8s.io/"
   private static let versions = ["v1", "v1beta1"]

@@ -111,9 +111,9 @@ extension Accounts {
   private func narrowed(_ grant: Grant) -> [AccountView.NarrowedToken]? {
     let tokens = grant.livingTokens.filter(\.key.isNarrowed)
     guard !tokens.isEmpty else { return nil }
-    return tokens.sorted { ($0.key.scope, $0.key.resource) < ($1.key.scope, $1.key.resource) }.map {
+    return tokens.sorted { ($0.key.scope, $0.key.target) < ($1.key.scope, $1.key.target) }.map {
       .init(
-        scopes: $0.scopes, resource: $0.key.resource.isEmpty ? nil : $0.key.resource,
+        scopes: $0.scopes, resource: $0.key.place,
         expires_at: $0.expiresAt?.seconds)
     }
   }

@@ -122,8 +122,17 @@ final class DeclaredAccounts: Piece {
     let fingerprint = account.source.fingerprint
     return saved.provider == account.provider && saved.kind == account.source.kind
       && saved.requestedScopes == account.scopes ?? traits?.scopes ?? []
-      && saved.resource == account.resource ?? traits?.resource
+      && saved.resource == resource(account, traits) && saved.audience == audience(account, traits)
       && saved.sourceFingerprint ?? fingerprint == fingerprint
+  }
+
+  private func resource(_ account: DeclaredAccount, _ traits: TokenTraits?) -> String? {
+    (traits?.audienceParameter == .resource ? account.audience : nil) ?? account.resource ?? traits?.resource
+  }
+
+  private func audience(_ account: DeclaredAccount, _ traits: TokenTraits?) -> String? {
+    guard traits?.audienceParameter == .audience, case .clientCredentials = account.source else { return nil }
+    return account.audience ?? traits?.audience
   }
 
   private func traits(_ account: DeclaredAccount) -> TokenTraits? { providers[account.provider]?.provider.tokenTraits }
@@ -135,7 +144,8 @@ final class DeclaredAccounts: Piece {
     let scopes = account.scopes ?? traits?.scopes ?? []
     let saved = SavedGrant(
       account: account.name, provider: account.provider, identity: nil, requestedScopes: scopes,
-      grantedScopes: scopes, resource: account.resource ?? traits?.resource, refreshToken: nil,
+      grantedScopes: scopes, resource: resource(account, traits), audience: audience(account, traits),
+      refreshToken: nil,
       generation: accounts[account.name]?.saved.generation ?? 0, createdAt: now, loggedInAt: now,
       kind: account.source.kind, dpopKey: declaredKey(account.provider),
       sourceFingerprint: account.source.fingerprint)

@@ -60,8 +60,9 @@ extension Approvals {
     var question = Releases.Question(account: params.account, method: M.name)
     guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
     if let params = params as? TokenGet.Params {
-      question.scopes = scopes(of: params, grant)
-      question.resource = params.resource
+      question.isIDToken = params.kind == .idToken
+      question.scopes = question.isIDToken ? nil : scopes(of: params, grant)
+      question.resource = params.resource ?? params.audience
     } else if let named = (params as? DPoPProof.Params)?.access_token {
       // Exposed to be compared, in a type that does it in constant time.
       let token = Secret(named.exposed)
@@ -83,7 +84,9 @@ extension Approvals {
   private func scopes(of params: TokenGet.Params, _ grant: Grant) -> Set<String>? {
     guard let asked = params.scopes, !asked.isEmpty else { return nil }
     // What cannot be had is refused where that is looked for.
-    guard let wanted = try? accounts.key(scopes: asked, resource: params.resource, grant) else { return Set(asked) }
+    guard
+      let wanted = try? accounts.key(scopes: asked, resource: params.resource, audience: params.audience, grant)
+    else { return Set(asked) }
     let known = authorizer.knownScopes(of: wanted, grant)
     return known.isEmpty ? nil : Set(asked).union(known)
   }
@@ -92,11 +95,13 @@ extension Approvals {
   private func checkPossible(
     _ params: any ReleaseParams, _ question: Releases.Question, _ permission: Permission
   ) throws(RPCError) {
-    guard let params = params as? TokenGet.Params, let grant = accounts[try accountName(params.account)] else { return }
+    guard let params = params as? TokenGet.Params, params.kind != .idToken,
+      let grant = accounts[try accountName(params.account)]
+    else { return }
     var permission = permission
     permission.approved = question
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
-    let wanted = try accounts.key(scopes: scopes, resource: params.resource, grant)
+    let wanted = try accounts.key(scopes: scopes, resource: params.resource, audience: params.audience, grant)
     let known = authorizer.knownScopes(of: wanted, grant)
     guard !wanted.isNarrowed, !known.isEmpty else { return }
     try authorizer.checkCap(of: known, grant.saved.account, permission)

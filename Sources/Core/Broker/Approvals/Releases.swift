@@ -18,6 +18,8 @@ struct Releases {
   struct Question: Hashable {
     var account: String
     var method: String
+    /// Whether it is about an ID token, which other methods cannot use.
+    var isIDToken = false
     /// Nil: all that the caller may have.
     var scopes: Set<String>?
     var resource: String?
@@ -34,7 +36,7 @@ struct Releases {
     /// Whether who may have this may have the other as well. With the token in hand, all is possible that the other
     /// methods do.
     func covers(_ other: Question) -> Bool {
-      guard account == other.account, method == other.method || method == TokenGet.name,
+      guard account == other.account, isIDToken == other.isIDToken, method == other.method || method == TokenGet.name,
         resource == other.resource, request == other.request || method == TokenGet.name
       else { return false }
       guard let scopes else { return true }
@@ -189,7 +191,8 @@ extension Releases {
   func words(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
     words.filter { $0.until > now && $0.left != 0 }.map { word in
       StandingWordView(
-        account: word.question.account, method: word.question.method, scopes: word.question.scopes?.sorted(),
+        account: word.question.account, method: word.question.method,
+        kind: word.question.isIDToken ? .idToken : nil, scopes: word.question.scopes?.sorted(),
         resource: word.question.resource,
         caller: ReleaseCaller(
           uid: word.caller.uid, unit: word.caller.unit, user_unit: word.caller.userUnit, exe: word.caller.executable),
@@ -202,7 +205,8 @@ extension Releases {
 extension Releases.Release {
   func view(wall: (Duration) -> Int64, outcome: String? = nil) -> ReleaseView {
     ReleaseView(
-      id: id, account: question.account, method: question.method, scopes: question.scopes?.sorted(),
+      id: id, account: question.account, method: question.method, kind: question.isIDToken ? .idToken : nil,
+      scopes: question.scopes?.sorted(),
       resource: question.resource, request: question.request?.line, body_sha256: question.request?.bodyDigest,
       caller: ReleaseCaller(
         uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable),

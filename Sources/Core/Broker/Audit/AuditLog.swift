@@ -64,12 +64,14 @@ final class AuditLog: Sendable {
 
   /// A method ended. Refusals of any method are recorded; what else is, ``auditAction(of:)`` says.
   func ended<M: RPCMethod>(
-    _ method: M.Type, account: String?, _ caller: Caller, rule: String?, _ result: Result<M.Result, RPCError>
+    _ method: M.Type, account: String?, _ caller: Caller, _ access: Access = M.access, rule: String?,
+    _ result: Result<M.Result, RPCError>
   ) {
+    let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
     let who = AuditEntry.Who(caller)
     switch result {
     case .success(let value):
-      guard let action = Self.auditAction(of: method), M.name != BrokerReload.name else { return }
+      guard let action, M.name != BrokerReload.name else { return }
       var entry = AuditEntry(action: action, method: M.name, account: account, who: who)
       if let token = value as? any Releasing {
         entry.provider = token.releasedProvider
@@ -81,7 +83,6 @@ final class AuditLog: Sendable {
     case .failure(let error):
       // What was not understood did nothing.
       guard let reason = error.reason else { return }
-      let action = Self.auditAction(of: method)
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
       let entry = AuditEntry(
@@ -115,6 +116,7 @@ final class AuditLog: Sendable {
   private static func auditAction(of access: Access) -> AuditAction? {
     switch access {
     case .use: .use
+    case .idToken: .idToken
     case .login: .login
     case .manage: .admin
     case .open, .observe: nil

@@ -12,7 +12,8 @@ extension AuditRecord {
   var sentence: String {
     if entry.method == AuditEntry.severalMethods, let detail = entry.detail { return "\(count) \(detail)" }
     let times = count > 1 ? " (\(count) times)" : ""
-    let account = entry.account.map { " of account \($0.printable(limit: 128))" } ?? ""
+    let what = entry.action == .idToken ? " (ID token)" : ""
+    let account = what + (entry.account.map { " of account \($0.printable(limit: 128))" } ?? "")
     // The broker refuses itself nothing.
     let whom = entry.isRefusal && entry.who.uid == nil ? "a process that the kernel does not name" : entry.who.words
     if entry.result == AuditEntry.notDelivered { return "\(entry.method)\(account) did not get to \(whom)\(times)" }

@@ -77,7 +77,7 @@ public struct AuditEntry: Sendable, Hashable {
   /// How long after the last time it is the same record still. Asking for a token goes on for as long as it lives.
   var window: Duration {
     switch action {
-    case .release, .use: .seconds(7200)
+    case .release, .idToken, .use: .seconds(7200)
     case .login, .logout, .policy, .admin: result == Self.ok ? .seconds(1) : .seconds(600)
     }
   }

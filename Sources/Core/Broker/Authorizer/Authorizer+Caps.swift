@@ -49,7 +49,9 @@ extension Authorizer {
     let account = grant.saved.account.rawValue
     guard !resources.isEmpty,
       let allowed = policy.resources(permission.access, permission.method, account, permission.caller),
-      let refused = resources.first(where: { $0 != grant.saved.resource && !allowed.contains($0) })
+      let refused = resources.first(where: {
+        ![grant.saved.resource, grant.saved.audience].contains($0) && !allowed.contains($0)
+      })
     else { return }
     throw RPCError(
       .notPermitted,
@@ -83,6 +85,12 @@ extension Authorizer {
       .notPermitted,
       "\(permission.method) uses the account's whole token, and the rule for uid \(permission.caller.uid) caps the scopes",
       hint: "Use a token of those scopes (`token.get`), or an admin can add a [[rule]] without `scopes`.")
+  }
+
+  /// An ID token is the result of the scope `openid`.
+  func checkIDToken(_ account: AccountName, _ permission: Permission) throws(RPCError) {
+    guard let cap = permission.scopes, !cap.contains("openid") else { return }
+    throw beyondCap(account, ["openid"], cap)
   }
 
   /// A proof is for a token that the caller may have: the key would make a stolen one good.

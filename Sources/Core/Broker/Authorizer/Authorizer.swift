@@ -66,12 +66,17 @@ final class Authorizer: Sendable {
     _ access: Access, _ method: String, _ account: String?, _ caller: Caller
   ) throws(RPCError) {
     let policy = policy
-    guard access == .use, inForce.isHeld,
+    guard access == .use || access == .idToken, inForce.isHeld,
       account == nil
         ? policy.allowsSome(access, method: method, caller: caller)
         : policy.allows(access, method: method, account: account, caller: caller)
     else { return }
     throw RPCError(.locked, "all releases of tokens are held", hint: Hold.hint)
+  }
+
+  /// Whether there is any account that the principal may do this to.
+  func mayForSome(_ principal: Principal, _ access: Access, _ method: String) -> Bool {
+    inForce.permissionForSome(principal, access, method) != nil
   }
 
   /// The permission as the policy of now has it. Where that has not changed since, this is the one that was given.

@@ -101,7 +101,8 @@ extension Rule.Who {
 extension Rule {
   /// Whether it gives the method, or the kind of access that the method is of.
   func gives(_ access: Access, _ method: String?) -> Bool {
-    self.access.contains(access) || method.map(methods.contains) ?? false
+    // `methods` names what `use` gives; an ID token takes its own kind of access.
+    self.access.contains(access) || access != .idToken && method.map(methods.contains) ?? false
   }
 
   /// Whether it is for the request; nil: none is known yet.

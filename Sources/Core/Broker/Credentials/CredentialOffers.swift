@@ -37,12 +37,15 @@ final class CredentialOffers: Piece {
   /// The policy is asked nevertheless, as of any caller.
   func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
     var account: String?
+    var kind: TokenKind?
     do throws(RPCError) {
       let (offer, permission) = try offer(request)
       account = offer.account.rawValue
+      kind = offer.kind
       let token = try await tokens.token(
         .init(
-          account: offer.account.rawValue, scopes: offer.scopes, resource: offer.resource,
+          account: offer.account.rawValue, kind: offer.kind, scopes: offer.scopes, resource: offer.resource,
+          audience: offer.audience,
           min_ttl: offer.minimumTTL.map { $0 / .seconds(1) }, timeout: Self.credentialWait),
         permission)
       // A reload may have changed what there is while the unit waited.
@@ -50,16 +53,16 @@ final class CredentialOffers: Piece {
         throw RPCError(
           .notPermitted, "[[credential]] \(request.id) was changed meanwhile", hint: "Start the unit again.")
       }
-      guard let text = token.access_token ?? token.session_id, !text.isEmpty else {
+      guard let text = token.id_token ?? token.access_token ?? token.session_id, !text.isEmpty else {
         throw RPCError(.providerError, "account \(offer.account) has an empty token")
       }
       // The system's manager is root's, a user's own is the user's.
       tokens.noteHandout(
         of: offer.account, token.generation, to: request.unit, isUsers: permission.caller.uid != 0)
-      answered(request, account: account, .success(token))
+      answered(request, account: account, kind, .success(token))
       return .success(SecretText(text))
     } catch {
-      answered(request, account: account, .failure(error))
+      answered(request, account: account, kind, .failure(error))
       return .failure(error)
     }
   }
@@ -67,10 +70,11 @@ final class CredentialOffers: Piece {
   /// After each answer: the one place that counts and records them. The account as far as it is known, and what was
   /// released, or why there was nothing for the unit.
   private func answered(
-    _ request: CredentialRequest, account: String?, _ result: Result<TokenGet.Result, RPCError>
+    _ request: CredentialRequest, account: String?, _ kind: TokenKind?, _ result: Result<TokenGet.Result, RPCError>
   ) {
     var entry = AuditEntry(
-      action: .release, method: Self.credentialMethod, account: account, who: .init(request.caller))
+      action: kind == .idToken ? .idToken : .release, method: Self.credentialMethod, account: account,
+      who: .init(request.caller))
     entry.detail = "\(request.id) for \(request.unit)"
     switch result {
     case .success(let token):
@@ -117,7 +121,8 @@ final class CredentialOffers: Piece {
         hint: "It is for \(units.joined(separator: ", ").prefix(256)). An admin can add the unit to its `units`.")
     }
     let permission = try authorizer.authorize(
-      .unit(request.unit, manager: request.caller), .use, TokenGet.name, account: offer.account.rawValue)
+      .unit(request.unit, manager: request.caller), TokenGet.access(of: offer.kind), TokenGet.name,
+      account: offer.account.rawValue)
     try authorizer.checkUnasked(permission, "a unit that starts")
     return (offer, permission)
   }

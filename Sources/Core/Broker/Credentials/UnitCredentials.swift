@@ -1,3 +1,4 @@
+public import BrokerAPI
 public import Grants
 
 /// What units may load as credentials (`LoadCredential=` from the broker's socket).
@@ -6,19 +7,24 @@ public struct UnitCredentials: Sendable, Equatable {
   public struct Offer: Sendable, Equatable {
     public var id: String
     public var account: AccountName
+    public var kind: TokenKind
     /// The units that may load it, `*` standing for any run of characters; nil: any whose file names it.
     public var units: [String]?
     /// The scopes that the token is to have; nil: all that was granted.
     public var scopes: [String]?
     /// The resource that the token is for (RFC 8707); nil: the account's own.
     public var resource: String?
+    /// The audience that the token is for; nil: the account's own.
+    public var audience: String?
     /// What the token has left at least; nil: as for any caller.
     public var minimumTTL: Duration?
 
     public init(
-      id: String, account: AccountName, units: [String]? = nil, scopes: [String]? = nil, resource: String? = nil,
-      minimumTTL: Duration? = nil
+      id: String, account: AccountName, kind: TokenKind = .accessToken, units: [String]? = nil,
+      scopes: [String]? = nil, resource: String? = nil, audience: String? = nil, minimumTTL: Duration? = nil
     ) {
+      self.audience = audience
+      self.kind = kind
       self.id = id
       self.account = account
       self.units = units
@@ -30,6 +36,8 @@ public struct UnitCredentials: Sendable, Equatable {
 
   /// What an id begins with that names an account itself.
   public static let accountPrefix = "grantd."
+  /// What such an id ends with if it names the account's ID token.
+  public static let idTokenSuffix = ".id_token"
 
   public var offers: [Offer]
   /// Whether ids may name accounts themselves: `grantd.ACCOUNT`.
@@ -43,9 +51,12 @@ public struct UnitCredentials: Sendable, Equatable {
   /// What there is under the id: what is configured, else the account that it names.
   func offer(_ id: String) -> Offer? {
     if let offer = offers.first(where: { $0.id == id }) { return offer }
-    guard byAccount, id.hasPrefix(Self.accountPrefix),
-      let account = AccountName(rawValue: String(id.dropFirst(Self.accountPrefix.count)))
-    else { return nil }
-    return Offer(id: id, account: account)
+    guard byAccount, id.hasPrefix(Self.accountPrefix) else { return nil }
+    var name = id.dropFirst(Self.accountPrefix.count)
+    let isIDToken = name.hasSuffix(Self.idTokenSuffix)
+    if isIDToken { name = name.dropLast(Self.idTokenSuffix.count) }
+    return AccountName(rawValue: String(name)).map {
+      Offer(id: id, account: $0, kind: isIDToken ? .idToken : .accessToken)
+    }
   }
 }

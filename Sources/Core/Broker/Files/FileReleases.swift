@@ -144,7 +144,8 @@ final class FileReleases: Piece {
       let permission = try permission(file, reader)
       let token = try await tokens.token(
         .init(
-          account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
+          account: file.account.rawValue, kind: file.kind, scopes: file.scopes, resource: file.resource,
+          audience: file.audience,
           min_ttl: file.minimumTTL / .seconds(1), timeout: Self.patience),
         permission, isPaced: false)
       let content = try content(token, file)
@@ -189,7 +190,7 @@ final class FileReleases: Piece {
 
   private func permission(_ file: TokenFile, _ reader: TokenFile.Reader) throws(RPCError) -> Permission {
     let permission = try authorizer.authorize(
-      .process(reader.caller), .use, TokenGet.name, account: file.account.rawValue)
+      .process(reader.caller), TokenGet.access(of: file.kind), TokenGet.name, account: file.account.rawValue)
     try authorizer.checkUnasked(permission, "a file")
     return permission
   }
@@ -202,7 +203,8 @@ final class FileReleases: Piece {
         hint: "Send requests with `grantctl request \(file.account) GET PATH`.")
     }
     let content = TokenFileFormat.Content(
-      token: token.access_token ?? token.session_id ?? "", type: "Bearer", expiresAt: token.expires_at,
+      token: token.id_token ?? token.access_token ?? token.session_id ?? "", type: "Bearer",
+      expiresAt: token.expires_at,
       scopes: token.scope, account: file.account.rawValue)
     guard let bytes = file.bytes(of: content) else {
       throw RPCError(.providerError, "the token of account \(file.account) has characters that no token may have")
@@ -273,7 +275,8 @@ final class FileReleases: Piece {
 
   private func released(_ token: TokenGet.Result, _ file: TokenFile, _ permission: Permission) {
     var entry = AuditEntry(
-      action: .release, method: Self.method, account: file.account.rawValue, who: .init(file.caller))
+      action: file.kind == .idToken ? .idToken : .release, method: Self.method, account: file.account.rawValue,
+      who: .init(file.caller))
     entry.detail = file.name
     entry.scopes = token.scope
     entry.generation = token.generation
@@ -289,7 +292,8 @@ final class FileReleases: Piece {
 
   private func refused(_ error: RPCError, _ file: TokenFile) {
     var entry = AuditEntry(
-      action: .release, method: Self.method, account: file.account.rawValue, who: .init(file.caller))
+      action: file.kind == .idToken ? .idToken : .release, method: Self.method, account: file.account.rawValue,
+      who: .init(file.caller))
     entry.detail = file.name
     entry.result = (error.reason ?? .storeFailure).rawValue
     audit.note(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))

@@ -1,3 +1,4 @@
+public import BrokerAPI
 public import Grants
 
 /// A file that is given an account's token, and each new one (`[[file]]`).
@@ -40,16 +41,22 @@ public struct TokenFile: Sendable, Equatable {
   public var scopes: [String]?
   /// The resource that the token is for (RFC 8707); nil: the account's own.
   public var resource: String?
+  /// The audience that the token is for; nil: the account's own.
+  public var audience: String?
   /// What the token has left at least for as long as it is in the file.
   public var minimumTTL: Duration
+
+  public var kind: TokenKind { format == .idToken ? .idToken : .accessToken }
 
   /// Above the 50 s for which clients of Kubernetes keep what they have read.
   public static let standardTTL = Duration.seconds(60)
 
   public init(
     place: Place, name: String, account: AccountName, format: TokenFileFormat = .token, reader: Reader,
-    mode: UInt32? = nil, scopes: [String]? = nil, resource: String? = nil, minimumTTL: Duration = standardTTL
+    mode: UInt32? = nil, scopes: [String]? = nil, resource: String? = nil, audience: String? = nil,
+    minimumTTL: Duration = standardTTL
   ) {
+    self.audience = audience
     self.place = place
     self.name = name
     self.account = account

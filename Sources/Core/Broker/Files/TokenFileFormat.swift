@@ -5,6 +5,8 @@ import FoundationEssentials
 public enum TokenFileFormat: Sendable, Equatable {
   /// The token, without a newline: many programs send what they read as it is.
   case token
+  /// The account's ID token, without a newline, such as for `AWS_WEB_IDENTITY_TOKEN_FILE`.
+  case idToken
   /// A header field's line (RFC 6750 §2.1).
   case header
   /// A shell's assignment, which is one for `EnvironmentFile=` (systemd.exec(5)) as well.
@@ -44,7 +46,7 @@ public enum TokenFileFormat: Sendable, Equatable {
     let isPlain = content.token.utf8.allSatisfy { (0x21...0x7E).contains($0) }
     guard isPlain, !content.token.isEmpty else { return nil }
     return switch self {
-    case .token: content.token
+    case .token, .idToken: content.token
     case .header: "Authorization: \(content.type) \(content.token)\n"
     case .environment(let variable): "\(variable)=\(Self.assigned(content.token))\n"
     case .curl(let user):

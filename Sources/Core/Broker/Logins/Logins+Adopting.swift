@@ -231,7 +231,7 @@ extension Logins {
     return SavedGrant(
       account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
       requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,
-      refreshToken: refreshToken,
+      audience: login.audience, refreshToken: refreshToken,
       refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
         ?? (new == nil ? before?.refreshTokenExpiresAt : nil),
       refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,

@@ -1,3 +1,4 @@
+public import BrokerAPI
 public import Grants
 
 /// What programs get that speak HTTP to the broker (`[[handle]]`, `[[cloud]]`).
@@ -41,11 +42,16 @@ public struct LoopbackSettings: Sendable, Equatable {
       public var arn: String
       /// An https address, or an http one of this machine.
       public var endpoint: String
+      /// The account's token that STS gets.
+      public var token: TokenKind
       public var sessionName: String
       /// Seconds.
       public var duration: Int
 
-      public init(arn: String, endpoint: String, sessionName: String, duration: Int) {
+      public init(
+        arn: String, endpoint: String, token: TokenKind = .accessToken, sessionName: String, duration: Int
+      ) {
+        self.token = token
         self.arn = arn
         self.endpoint = endpoint
         self.sessionName = sessionName

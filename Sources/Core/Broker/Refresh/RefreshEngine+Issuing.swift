@@ -30,15 +30,20 @@ extension RefreshEngine {
       if let token = grant.token { _ = accounts[grant.saved.account]?.rejected(generation: token.generation, at: now) }
       return .failure(.blocked(message: "account \(grant.saved.account) has no token of the provider to exchange"))
     }
+    let isIDToken = key.audience?.form == .idToken
     let request: TokenExchangeRequest
     do throws(TokenExchangeRequestError) {
       request = try TokenExchangeRequest(
-        subjectToken: token.accessToken, subjectTokenType: .accessToken, requestedTokenType: .accessToken,
+        subjectToken: token.accessToken, subjectTokenType: .accessToken,
+        requestedTokenType: isIDToken ? .idToken : .accessToken, audiences: key.audience.map { [$0.name] } ?? [],
         resources: key.resource.isEmpty ? [] : [key.resource], scopes: key.scopes)
     } catch {
       return .failure(.misconfigured(message: error.description, nil))
     }
-    let step = asked.provider.exchange(request, of: grant.saved, metadata: metadata)
+    let step =
+      isIDToken
+      ? asked.provider.exchangeForIDToken(request, of: grant.saved, metadata: metadata)
+      : asked.provider.exchange(request, of: grant.saved, metadata: metadata)
     return await asked.connection.converse(step, for: .refreshes).map {
       .issued(Issued(tokens: $0, idToken: nil, identity: nil, warning: nil))
     }

@@ -45,33 +45,37 @@ public struct Router: Dispatcher {
     let authorizer = broker.authorizer
     let principal = session.principal
     var named: String?
+    var access = M.access
     do throws(RPCError) {
       let params = try Self.decode(M.self, from: params) { () throws(RPCError) in
         // Who may not call it at all learns nothing of its parameters.
-        _ =
-          switch M.subject {
-          case .broker: try authorizer.authorize(principal, M.access, M.name, account: nil)
-          case .account, .someAccount: try authorizer.authorizeForSome(principal, M.access, M.name)
-          }
+        switch M.subject {
+        case .broker: _ = try authorizer.authorize(principal, M.access, M.name, account: nil)
+        case .account, .someAccount:
+          guard !M.accesses.contains(where: { authorizer.mayForSome(principal, $0, M.name) }) else { return }
+          _ = try authorizer.authorizeForSome(principal, M.access, M.name)
+        }
       }
       let permission: Permission
+      access = M.access(for: params)
       switch M.subject {
       case .broker: permission = try authorizer.authorize(principal, M.access, M.name, account: nil)
       case .someAccount: permission = try authorizer.authorizeForSome(principal, M.access, M.name)
       case .account(let name):
         named = name(params)
         let request = await M.request(params, by: broker)
-        permission = try authorizer.authorize(principal, M.access, M.name, account: named, request: request)
+        permission = try authorizer.authorize(principal, access, M.name, account: named, request: request)
       }
       session.decided()
       let call = Call<M>(params: params, session: session, permission: permission)
       let result = try await M.serve(call, by: broker)
       // A reload may have taken the permission away while the caller waited.
-      if M.access == .use { _ = try authorizer.renewed(permission) }
-      broker.audit.ended(M.self, account: named, session.caller, rule: permission.rule, .success(result))
+      if access == .use || access == .idToken { _ = try authorizer.renewed(permission) }
+      broker.audit.ended(
+        M.self, account: named, session.caller, access, rule: permission.rule, .success(result))
       return .success(JSON(encoding: result))
     } catch {
-      broker.audit.ended(M.self, account: named, session.caller, rule: nil, .failure(error))
+      broker.audit.ended(M.self, account: named, session.caller, access, rule: nil, .failure(error))
       return .failure(error)
     }
   }

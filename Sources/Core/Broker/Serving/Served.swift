@@ -3,6 +3,10 @@ import BrokerAPI
 /// A method with its implementation. It stands in the file of the piece that does the work.
 protocol Served: RPCMethod {
   static var subject: Subject<Params> { get }
+  /// What this request takes: ``access``, or for some parameters another kind.
+  static func access(for params: Params) -> Access
+  /// Every kind of access that a request of this method may take.
+  static var accesses: [Access] { get }
   /// Once the caller is permitted to call it.
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
   /// What is sent to the provider's API; nil: nothing.
@@ -32,6 +36,8 @@ struct Call<Method: RPCMethod>: Sendable {
 
 extension Served {
   static var subject: Subject<Params> { .broker }
+  static func access(for params: Params) -> Access { access }
+  static var accesses: [Access] { [access] }
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? { nil }
 
   static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -139,10 +139,10 @@ extension Grant {
     lastAsker = ""
     guard !isDoubted else { return SavedToken.Key() }
     // An exchange presents the account's own token; the pending requests are kept until that token exists.
-    let canNarrow =
-      narrowing == .refresh || token.map { isUsable($0, minimumTTL: nil, at: now, policy: policy) } ?? false
+    let hasUsable = token.map { isUsable($0, minimumTTL: nil, at: now, policy: policy) } ?? false
+    let canNarrow = narrowing == .refresh || hasUsable
     if let wish = nextWish(after: last) {
-      guard canNarrow || !wish.key.isNarrowed else { return SavedToken.Key() }
+      guard canNarrow && !wish.key.needsExchange || hasUsable || !wish.key.isNarrowed else { return SavedToken.Key() }
       wanted.removeAll { $0.key == wish.key }
       lastAsker = wish.asker
       return wish.key
@@ -236,7 +236,7 @@ extension Grant {
       narrowed.token.map { $0.expiresAt ?? now + .seconds(1_000_000_000) } ?? Timestamp(milliseconds: .min)
     }
     let inOrder = narrowed.sorted { one, other in
-      (end(one.value), one.key.scope, one.key.resource) < (end(other.value), other.key.scope, other.key.resource)
+      (end(one.value), one.key.scope, one.key.target) < (end(other.value), other.key.scope, other.key.target)
     }
     let own = lastAsker.isEmpty ? [] : inOrder.filter { $0.value.asker == lastAsker }
     return (own.count < Narrowed.mostOfAsker ? inOrder : own).prefix(narrowed.count - Narrowed.most + 1).map(\.key)

@@ -14,6 +14,8 @@ extension Grant {
     fileprivate var refusals: Refusals?
     fileprivate var jitter: Double
     fileprivate var attempts: UInt64
+    fileprivate var lastIDToken: RefreshedIDToken?
+    fileprivate var idTokenReporters: [Reporter]
     /// Without their tokens.
     fileprivate var narrowed: [SavedToken.Key: Narrowed]
 
@@ -33,6 +35,7 @@ extension Grant {
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
       isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
       followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter, attempts: attempts,
+      lastIDToken: lastIDToken, idTokenReporters: idTokenReporters,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
         mark.token = nil
@@ -61,6 +64,8 @@ extension Grant {
     isDoubted = remainder.isDoubted
     followsUnanswered = remainder.followsUnanswered
     refusals = remainder.refusals
+    lastIDToken = remainder.lastIDToken
+    idTokenReporters = remainder.idTokenReporters
     numbersAttempts(after: remainder.attempts)
   }
 }

@@ -24,7 +24,7 @@ extension Grant {
     let key = nextKey(at: now, policy: policy, narrowing: narrowing)
     let attempt = Attempt(
       number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: key,
-      isExchange: key.isNarrowed && narrowing == .exchange)
+      isExchange: key.isNarrowed && narrowing == .exchange || key.needsExchange)
     phase = .refreshing(attempt)
     if attempt.isExchange { return .begun(attempt, nil) }
     let hash = refreshToken.fingerprint
@@ -141,6 +141,7 @@ extension Grant {
     grant.isRefusedOnce = false
     // A narrowed response must not change the granted scopes or the identity.
     if !attempt.key.isNarrowed {
+      noteIDToken(of: issued, at: attempt.sentAt)
       if let idToken = issued.idToken { grant.idToken = idToken }
       if let identity = issued.identity {
         if isUnproven, identity.subject == saved.identity?.subject { grant.kind = .imported }

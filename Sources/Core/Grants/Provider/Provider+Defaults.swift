@@ -51,6 +51,9 @@ extension Provider {
   public func exchange(
     _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
   ) -> Step<TokenResponse> { .failed(lacks("token exchange")) }
+  public func exchangeForIDToken(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse> { .failed(lacks("token exchange")) }
   public func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse> {
     .failed(lacks("introspection"))
   }

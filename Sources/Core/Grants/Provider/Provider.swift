@@ -77,6 +77,10 @@ public protocol Provider: Sendable {
   func exchange(
     _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
   ) -> Step<TokenResponse>
+  /// Exchanges a token for an ID token for another audience, and verifies it (RFC 8693 §2.1).
+  func exchangeForIDToken(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse>
   /// Introspects a token (RFC 7662 §2).
   func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse>
   /// Fetches the user's claims (OpenID Connect Core §5.3).

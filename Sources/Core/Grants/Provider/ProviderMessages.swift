@@ -5,6 +5,8 @@ public import OAuth
 public struct LoginRequest: Sendable {
   public var scopes: [String]
   public var resource: String?
+  /// The audience that the request names by a parameter.
+  public var audience: String?
   /// Nil if no browser returns.
   public var redirectURI: RedirectURI?
   public var state: Secret

@@ -9,10 +9,14 @@ public struct DeclaredAccount: Sendable, Equatable {
   public var scopes: [String]?
   /// Nil: the provider's resource (RFC 8707).
   public var resource: String?
+  /// Nil: the provider's audience.
+  public var audience: String?
 
   public init(
-    name: AccountName, provider: ProviderName, source: GrantSource, scopes: [String]? = nil, resource: String? = nil
+    name: AccountName, provider: ProviderName, source: GrantSource, scopes: [String]? = nil, resource: String? = nil,
+    audience: String? = nil
   ) {
+    self.audience = audience
     self.name = name
     self.provider = provider
     self.source = source

@@ -12,6 +12,8 @@ public struct SavedGrant: Sendable, Equatable {
   public var requestedScopes: [String]
   public var grantedScopes: [String]
   public var resource: String?
+  /// The audience that the login named (`audience_parameter`).
+  public var audience: String?
   public var refreshToken: Secret?
   /// The previous refresh token, while the provider accepts it: a rotation whose response was lost can be repeated.
   public var previousRefreshToken: Secret?
@@ -40,7 +42,8 @@ public struct SavedGrant: Sendable, Equatable {
 
   public init(
     account: AccountName, provider: ProviderName, identity: Identity?, requestedScopes: [String],
-    grantedScopes: [String], resource: String? = nil, refreshToken: Secret?, previousRefreshToken: Secret? = nil,
+    grantedScopes: [String], resource: String? = nil, audience: String? = nil, refreshToken: Secret?,
+    previousRefreshToken: Secret? = nil,
     refreshTokenExpiresAt: Timestamp? = nil, refreshTokenIssuedAt: Timestamp? = nil,
     expiryAnnouncedAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
     isRefusedOnce: Bool = false, createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil,
@@ -53,6 +56,7 @@ public struct SavedGrant: Sendable, Equatable {
     self.requestedScopes = requestedScopes
     self.grantedScopes = grantedScopes
     self.resource = resource
+    self.audience = audience
     self.refreshToken = refreshToken
     self.previousRefreshToken = previousRefreshToken
     self.refreshTokenExpiresAt = refreshTokenExpiresAt

@@ -14,6 +14,8 @@ public struct SavedLogin: Sendable, Equatable {
   public var redirectURI: String
   public var scopes: [String]
   public var resource: String?
+  /// The audience that the authorization request names (`audience_parameter`).
+  public var audience: String?
   /// `max_age` of the request in seconds, if any.
   public var maxAge: Int64?
   /// The user who started it.

@@ -28,16 +28,32 @@ public struct SavedToken: Sendable, Equatable {
     public var scope: String
     /// Empty: the login's resource.
     public var resource: String
+    /// Nil: the login's audience.
+    public var audience: TokenAudience?
 
-    public init(scope: String = "", resource: String = "") {
+    public init(scope: String = "", resource: String = "", audience: TokenAudience? = nil) {
       self.scope = scope
       self.resource = resource
+      self.audience = audience
     }
 
-    /// For these scopes, in any order, and this resource; nil: the login's.
-    public init(scopes: [String]?, resource: String?) {
-      self.init(scope: Set(scopes ?? []).sorted().joined(separator: " "), resource: resource ?? "")
+    /// For these scopes, in any order, this resource and this audience; nil: the login's.
+    public init(scopes: [String]?, resource: String?, audience: TokenAudience? = nil) {
+      self.init(
+        scope: Set(scopes ?? []).sorted().joined(separator: " "), resource: resource ?? "", audience: audience)
     }
+
+    /// With the resource and the audience as the stores have them.
+    public init(scope: String, target: String) {
+      let target = TokenTarget(text: target)
+      self.init(scope: scope, resource: target.resource, audience: target.audience)
+    }
+
+    public var target: String { TokenTarget(resource: resource, audience: audience).text }
+    /// The server that it is for, for users; nil: the login's.
+    public var place: String? { audience?.name ?? (resource.isEmpty ? nil : resource) }
+    /// Whether only a token exchange returns it.
+    public var needsExchange: Bool { audience.map { $0.form != .parameter } ?? false }
 
     /// The scopes that it is narrowed to; empty: not narrowed.
     public var scopes: [String] { scope.split(separator: " ").map(String.init) }

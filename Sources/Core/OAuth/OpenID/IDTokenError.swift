@@ -2,6 +2,8 @@
 public enum IDTokenError: Error, Sendable, Equatable {
   case tooLarge
   case malformed(String)
+  /// Five segments: a JWE (RFC 7516 §7.1).
+  case encrypted
   /// A critical header parameter that is not supported (RFC 7515 §4.1.11).
   case criticalHeader
   /// `alg: none`.
@@ -26,6 +28,8 @@ public enum IDTokenError: Error, Sendable, Equatable {
   case authenticatedTooLongAgo(by: Duration)
   /// After a refresh the named claim identifies another user or client than before (OpenID Connect Core §12.2).
   case changed(claim: String)
+  /// A refreshed token was issued before the previous one (OpenID Connect Core §12.2).
+  case issuedBeforePrevious
 }
 
 extension IDTokenError {
@@ -56,6 +60,8 @@ extension IDTokenError: CustomStringConvertible {
     switch self {
     case .tooLarge: JWTError.tooLarge.description(of: Self.noun)
     case .malformed(let what): JWTError.malformed(what).description(of: Self.noun)
+    case .encrypted:
+      "the ID token is encrypted (JWE); remove id_token_encrypted_response_alg from the client at the provider"
     case .criticalHeader: JWTError.criticalHeader.description(of: Self.noun)
     case .unsigned: JWTError.unsigned.description(of: Self.noun)
     case .algorithmNotAllowed(let name): JWTError.algorithmNotAllowed(name).description(of: Self.noun)
@@ -81,6 +87,7 @@ extension IDTokenError: CustomStringConvertible {
       "the person signed in \(JWTError.seconds(by)) s longer ago than is allowed; sign in again with prompt=login"
     case .changed(let claim):
       "after a refresh the ID token's \(claim) is another than before; the account must be signed in again"
+    case .issuedBeforePrevious: "the ID token of a refresh was issued before the previous one (iat)"
     }
   }
 }

@@ -9,6 +9,9 @@ extension IDToken {
     public var clientID: String
     /// Additional audiences that are allowed; empty: any, as long as `azp` is the client.
     public var trustedAudiences: [String]
+    /// The token was issued by a token exchange for the audience ``clientID``: it has this authorized party, or none, and
+    /// any nonce. Nil: it was issued to the client.
+    public var exchangedFor: String?
     /// The nonce that was sent; nil if none was. After a refresh the nonce of the ``previous`` token is used.
     public var nonce: Secret?
     /// The allowed algorithms, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
@@ -84,6 +87,12 @@ extension IDToken {
 
   private func verifyAudience(_ checks: Checks) throws(IDTokenError) {
     guard audience.contains(checks.clientID) else { throw .wrongAudience }
+    if let client = checks.exchangedFor {
+      guard authorizedParty.map({ $0 == client || $0 == checks.clientID }) ?? true else {
+        throw .wrongAuthorizedParty(authorizedParty?.printable(limit: 255))
+      }
+      return
+    }
     if audience.count > 1 || authorizedParty != nil, authorizedParty != checks.clientID {
       throw .wrongAuthorizedParty(authorizedParty?.printable(limit: 255))
     }
@@ -105,6 +114,7 @@ extension IDToken {
   }
 
   private func verifyNonce(_ checks: Checks) throws(IDTokenError) {
+    guard checks.exchangedFor == nil else { return }
     if let previous = checks.previous {
       // A refreshed token should have no nonce; if it has one, it must be the login's (OpenID Connect Core §12.2).
       guard let nonce else { return }
@@ -139,5 +149,6 @@ extension IDToken {
     if subject != previous.subject { throw .changed(claim: "sub") }
     if authorizedParty != previous.authorizedParty { throw .changed(claim: "azp") }
     if !Set(previous.audience).isSubset(of: audience) { throw .changed(claim: "aud") }
+    if issuedAt < previous.issuedAt { throw .issuedBeforePrevious }
   }
 }

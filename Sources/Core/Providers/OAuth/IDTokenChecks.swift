@@ -45,6 +45,10 @@ extension OAuthProvider {
           nil))
     }
     guard tokenTraits.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
+    // The previous one again, which was verified when it arrived; its `at_hash` is of another access token.
+    if compact == grant.idToken {
+      return .done(Issued(tokens: tokens, idToken: compact, identity: bare.identity, warning: nil))
+    }
     @Sendable func passedOver(_ why: String) -> Step<Issued> {
       var issued = bare
       issued.warning = "the refreshed ID token was not taken: \(why)"
@@ -71,7 +75,30 @@ extension OAuthProvider {
     }
   }
 
-  private func checks(_ metadata: ServerMetadata, now: Timestamp, accessToken: Secret) -> IDToken.Checks {
+  /// The ID token of a token exchange: from this provider, for this audience, and valid now.
+  func checkExchanged(
+    _ tokens: TokenResponse, audience: String, metadata: ServerMetadata, at now: Timestamp
+  ) -> Step<TokenResponse> {
+    let type = TokenExchangeRequest.TokenType.idToken.rawValue
+    guard tokens.issuedTokenType == type else {
+      return .failed(
+        .misconfigured(message: "the provider exchanged the token for another type than an ID token (RFC 8693)", nil))
+    }
+    var checks = checks(metadata, now: now, accessToken: nil)
+    checks.clientID = audience
+    checks.exchangedFor = settings.clientID
+    let wanted = checks
+    let step = parsed(tokens.accessToken) { token in
+      verify(token, wanted) { result in
+        result.map { Issued(tokens: tokens, idToken: tokens.accessToken, identity: nil, warning: nil) }.step
+      }
+    } otherwise: { error in
+      .failed(.invalid(message: error.description, nil))
+    }
+    return step.map(\.tokens)
+  }
+
+  private func checks(_ metadata: ServerMetadata, now: Timestamp, accessToken: Secret?) -> IDToken.Checks {
     let algorithms = IDToken.algorithms(
       configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported ?? [])
     var checks = IDToken.Checks(
@@ -115,6 +142,10 @@ extension OAuthProvider {
         }
       }, then: then)
   }
+}
+
+extension Result where Success == Issued, Failure == ProviderFailure {
+  fileprivate var step: Step<Issued> { .ended(self) }
 }
 
 extension Identity {

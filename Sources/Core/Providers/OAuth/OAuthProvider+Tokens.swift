@@ -15,7 +15,8 @@ extension OAuthProvider {
     }
     let wanted = settings.sendsScopeAtRefresh && key.scope.isEmpty ? grant.grantedScopes : key.scopes
     let request = TokenRequest.refresh(token, scopes: wanted, resources: resources(grant, key))
-    let message = http(request, to: endpoint, metadata, isRefresh: true).proving(boundKey(grant.dpopKey))
+    let message = http(request, to: endpoint, metadata, isRefresh: true, audience: key.audience?.name).proving(
+      boundKey(grant.dpopKey))
     var quirks = settings.refreshResponse
     // The token of the login was bound, so a response without a token type is treated as bound.
     if grant.dpopKey != nil, quirks.tokenType == nil { quirks.tokenType = "DPoP" }
@@ -66,7 +67,8 @@ extension OAuthProvider {
     switch source {
     case .clientCredentials:
       let request = TokenRequest.clientCredentials(scopes: scopes, resources: resources)
-      return ask(request, at: endpoint, metadata, bound: grant.dpopKey, then: bare)
+      let audience = key.audience?.name ?? grant.audience
+      return ask(request, at: endpoint, metadata, bound: grant.dpopKey, audience: audience, then: bare)
     case .jwtBearer(let account):
       let claims = GrantAssertionClaims(
         issuer: account.issuer, subject: account.subject, audience: account.audience ?? endpoint.absoluteString,
@@ -107,6 +109,21 @@ extension OAuthProvider {
     }
   }
 
+  public func exchangeForIDToken(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse> {
+    at(.token, metadata) { endpoint in
+      .send(http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))) { response, now in
+        do throws(ResponseError) {
+          let tokens = try TokenResponse.parseExchange(response, quirks: settings.response)
+          return checkExchanged(tokens, audience: request.audiences.first ?? "", metadata: metadata, at: now)
+        } catch {
+          return .failed(refusedExchange(error))
+        }
+      }
+    }
+  }
+
   /// A refusal concerns the subject token or the target (RFC 8693 §2.2.2). A response with a missing member is not an
   /// outage.
   private func refusedExchange(_ error: ResponseError) -> ProviderFailure {
@@ -125,9 +142,9 @@ extension OAuthProvider {
 
   func ask(
     _ request: TokenRequest, at endpoint: URL, _ metadata: ServerMetadata, bound key: Secret?,
-    then: @escaping @Sendable (TokenResponse, Timestamp) -> Step<Issued>
+    audience: String? = nil, then: @escaping @Sendable (TokenResponse, Timestamp) -> Step<Issued>
   ) -> Step<Issued> {
-    let message = http(request, to: endpoint, metadata).proving(boundKey(key))
+    let message = http(request, to: endpoint, metadata, audience: audience).proving(boundKey(key))
     return .send(message) { response, now in
       do throws(ResponseError) {
         let tokens = try TokenResponse.parse(response, quirks: settings.response)
@@ -140,10 +157,12 @@ extension OAuthProvider {
   }
 
   func http(
-    _ request: TokenRequest, to endpoint: URL, _ metadata: ServerMetadata, isRefresh: Bool = false
+    _ request: TokenRequest, to endpoint: URL, _ metadata: ServerMetadata, isRefresh: Bool = false,
+    audience: String? = nil
   ) -> HTTPRequest {
     var request = request
-    let own = isRefresh ? settings.refreshParameters : [:]
+    var own = isRefresh ? settings.refreshParameters : [:]
+    if settings.audienceParameter == .audience, let audience { own["audience"] = audience }
     request.extraParameters = settings.tokenParameters.merging(own) { $1 }.asParameters
     request.extraHeaders = settings.tokenHeaders.merging(isRefresh ? settings.refreshHeaders : [:]) { $1 }.asHeaders
     return secured(

@@ -191,6 +191,8 @@ extension TokenTraits {
       scopes: settings.scopes, resource: settings.resource,
       usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"))
     optionalScopes = settings.optionalScopes
+    audience = settings.audience
+    audienceParameter = settings.audienceParameter
     namesPerson = settings.signIn.identityMember != nil
     binding = TokenBinding(usesDPoP: settings.dpop, usesCertificate: settings.client == .mutualTLS)
   }

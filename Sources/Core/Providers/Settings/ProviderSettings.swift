@@ -42,6 +42,9 @@ public struct ProviderSettings: Sendable, Equatable {
   public var scopeSeparator: String = " "
   /// The resource requested by default (RFC 8707).
   public var resource: String?
+  /// The audience requested by default, and the parameter for it.
+  public var audience: String?
+  public var audienceParameter: TokenTraits.AudienceParameter?
   public var redirect: Redirect = .loopback(host: .v4, path: "/callback")
   public var pkce = true
   /// Empty: no prompt is sent, deliberately, and no warning is reported.

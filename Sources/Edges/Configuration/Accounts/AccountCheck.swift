@@ -31,17 +31,17 @@ struct AccountCheck {
     }
     return source.map { source in
       DeclaredAccount(
-        name: name, provider: provider, source: source, scopes: draft.scopes, resource: draft.resource)
+        name: name, provider: provider, source: source, scopes: draft.scopes, resource: draft.resource,
+        audience: grant == .clientCredentials ? draft.audience : nil)
     }
   }
 
   private func checkUses(_ grant: AccountDraft.Grant, report: inout Report) {
     for (key, item) in table.inOrder {
-      let isForeign = Sections.grant(of: key).map { $0 != grant } ?? false
-      guard isForeign || (key == "audience" && grant == .clientCredentials) else { continue }
+      guard Sections.grant(of: key).map({ $0 != grant }) ?? false else { continue }
       report.problem(
         "\"\(key)\" in \(title) has no use with grant = \"\(grant.rawValue)\"", at: item.place,
-        suggestion: key == "audience" ? "put it into token_parameters of the provider" : "remove it")
+        suggestion: "remove it")
     }
   }
 

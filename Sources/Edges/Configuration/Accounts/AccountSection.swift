@@ -45,8 +45,9 @@ extension Sections {
     Key("resource", .name, \.resource, standard: "the provider's", "The resource that tokens are for (RFC 8707)."),
     Key(
       "audience", .name, \.audience,
-      standard: "`jwt_bearer`: `token_uri` of Google's JSON, else the token endpoint; `token_exchange`: none",
-      "`jwt_bearer`: whom the assertion is for. `token_exchange`: who will get the token."),
+      standard: "`jwt_bearer`: `token_uri` of Google's JSON, else the token endpoint; others: none",
+      "`client_credentials`: the audience of the tokens, as `audience_parameter` of the provider sends it. "
+        + "`jwt_bearer`: whom the assertion is for. `token_exchange`: who will get the token."),
   ]
 
   private static let jwtBearer: [Key<AccountDraft>] = [

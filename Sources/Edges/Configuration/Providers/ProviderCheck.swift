@@ -116,6 +116,18 @@ struct ProviderCheck {
 
   private func checkURIs(report: inout Report) {
     // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is; but the messages differ.
+    if let audience = draft.audience {
+      if draft.audienceParameter == nil {
+        report.problem(
+          "\"audience\" in \(title) has no use without \"audience_parameter\"", at: place(of: "audience"),
+          suggestion: "add audience_parameter = \"audience\"")
+      } else if !TokenAudience.isValid(audience) {
+        report.problem("\"audience\" in \(title) has spaces, quotes or other characters", at: place(of: "audience"))
+      } else if draft.audienceParameter == .resource, (try? RedirectURI(audience)) == nil {
+        report.problem(
+          "\"audience\" in \(title) must be an absolute URI without a fragment", at: place(of: "audience"))
+      }
+    }
     if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
       report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
     }

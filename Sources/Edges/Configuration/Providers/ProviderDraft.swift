@@ -23,6 +23,8 @@ struct ProviderDraft {
   var scopeSeparator = " "
   var answeredScopeSeparator: String?
   var resource: String?
+  var audience: String?
+  var audienceParameter: TokenTraits.AudienceParameter?
   var redirect = ProviderSettings.Redirect.loopback(host: .v4, path: "/callback")
   var pkce = true
   var optionalScopes: [String] = []
@@ -135,7 +137,9 @@ extension ProviderDraft {
     settings.scopes = scopes
     settings.optionalScopes = optionalScopes
     settings.scopeSeparator = scopeSeparator
-    settings.resource = resource
+    settings.resource = audienceParameter == .resource ? audience ?? resource : resource
+    settings.audience = audienceParameter == .audience ? audience : nil
+    settings.audienceParameter = audienceParameter
     settings.pkce = pkce
     settings.prompt = prompt
     settings.maxAge = maxAge?.wholeSeconds

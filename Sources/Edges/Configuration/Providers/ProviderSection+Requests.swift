@@ -15,6 +15,13 @@ extension Sections {
       "answered_scope_separator", .separator, \.answeredScopeSeparator, standard: "`scope_separator`",
       "Between scopes in answers."),
     Key("resource", .name, \.resource, "The resource that tokens are for, an absolute URI (RFC 8707)."),
+    Key(
+      "audience", .name, \.audience, standard: "none",
+      "The audience of the tokens, if `audience_parameter` is set; a login and a request can name another."),
+    Key(
+      "audience_parameter", .word(TokenTraits.AudienceParameter.allCases), \.audienceParameter, standard: "none",
+      "How requests name an audience: by the parameter `audience`, or as `resource` (RFC 8707). Without it, only a token "
+        + "exchange (RFC 8693) takes one."),
     Key("pkce", .flag, \.pkce, standard: "true", "Send a code challenge (RFC 7636, S256)."),
     Key(
       "prompt", .text, \.prompt,

@@ -1,4 +1,5 @@
 import Broker
+import BrokerAPI
 import Grants
 import OAuth
 
@@ -13,6 +14,7 @@ struct CloudDraft {
   var kind: Kind?
   var name: String?
   var account: AccountName?
+  var token: TokenKind?
   var role: String?
   var region: String?
   var endpoint: String?
@@ -38,6 +40,9 @@ extension Sections {
       ),
       Key("name", .handleName, \.name, standard: "the kind", "In its address: `/aws/NAME`, `/azure/NAME`."),
       Key("account", .accountName, \.account, "Required. The account whose access tokens serve."),
+      Key(
+        "token", .word(TokenKind.allCases), \.token, standard: "\"access_token\"",
+        "Of `aws`: the token for STS. `id_token` takes `id_token` access."),
       Key(
         "role_arn", .name, \.role,
         "Of `aws`, required: the role that STS gives credentials of for the account's token (AssumeRoleWithWebIdentity)."
@@ -67,7 +72,7 @@ extension CloudDraft {
     for key in ["kind", "account"] where table[key] == nil { report.problem("\(title) has no \"\(key)\"", at: place) }
     guard let kind, let account else { return nil }
     let own: [Kind: [String]] = [
-      .aws: ["role_arn", "region", "sts_endpoint", "session_name", "duration"], .gcp: ["project", "email"],
+      .aws: ["token", "role_arn", "region", "sts_endpoint", "session_name", "duration"], .gcp: ["project", "email"],
       .azure: ["resource"],
     ]
     for (other, keys) in own where other != kind {
@@ -110,7 +115,7 @@ extension CloudDraft {
       }
       return .aws(
         .init(
-          arn: role, endpoint: address, sessionName: sessionName ?? "grantd",
+          arn: role, endpoint: address, token: token ?? .accessToken, sessionName: sessionName ?? "grantd",
           duration: Int((duration ?? .hours(1)).components.seconds)))
     }
   }

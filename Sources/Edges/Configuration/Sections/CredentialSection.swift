@@ -7,9 +7,11 @@ import OAuth
 struct CredentialDraft {
   var id: String?
   var account: AccountName?
+  var kind = TokenKind.accessToken
   var units: [String]?
   var scopes: [String]?
   var resource: String?
+  var audience: String?
   var minimumTTL: Duration?
 }
 
@@ -27,6 +29,9 @@ extension Sections {
       Key(
         "account", .accountName, \.account, "Required. The account whose access token, or session, it is."),
       Key(
+        "token", .word(TokenKind.allCases), \.kind, standard: "\"access_token\"",
+        "`id_token`: the account's ID token, which takes `id_token` access."),
+      Key(
         "units", .list(credentialUnit, of: "units' names", orEmpty: false), \.units,
         standard: "any unit whose file names it",
         "The units that may load it, such as `backup.service`; `*` stands for any run of characters."),
@@ -34,6 +39,7 @@ extension Sections {
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "The scopes that the token has, where the provider can narrow."),
       Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
+      Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
         "min_ttl", .duration(.seconds(1)...(.days(1))), \.minimumTTL, standard: "`minimum_ttl`",
         "What the token has left at least when the unit starts; no more than a fresh one has."),
@@ -44,7 +50,7 @@ extension Sections {
     keys: [
       Key(
         "by_account", .flag, \.byAccount, standard: "true",
-        "Whether a unit gets the token of any account by naming it: `LoadCredential=grantd.ACCOUNT:…`. Unit files are "
+        "Whether a unit gets the token of any account by naming it: `LoadCredential=grantd.ACCOUNT:…`, or its ID token by `grantd.ACCOUNT.id_token`. Unit files are "
           + "root's, or the user's whose instance it is.")
     ])
 
@@ -74,7 +80,14 @@ extension CredentialDraft {
     if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
     if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }
     guard let id, let account else { return nil }
+    if kind == .idToken, let key = ["scopes", "resource"].first(where: { table[$0] != nil }) {
+      report.problem(
+        "\"\(key)\" in [[credential]] is for access tokens", at: table[key]?.place ?? place,
+        suggestion: "remove it, or \"token\"")
+      return nil
+    }
     return UnitCredentials.Offer(
-      id: id, account: account, units: units, scopes: scopes, resource: resource, minimumTTL: minimumTTL)
+      id: id, account: account, kind: kind, units: units, scopes: scopes, resource: resource, audience: audience,
+      minimumTTL: minimumTTL)
   }
 }

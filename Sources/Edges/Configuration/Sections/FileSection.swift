@@ -6,6 +6,7 @@ import OAuth
 struct FileDraft {
   enum Word: String, CaseIterable {
     case token
+    case idToken = "id_token"
     case header
     case env
     case curl
@@ -27,6 +28,7 @@ struct FileDraft {
   var mode: UInt32?
   var scopes: [String]?
   var resource: String?
+  var audience: String?
   var minimumTTL: Duration?
 }
 
@@ -47,7 +49,7 @@ extension Sections {
           + "is the home folder."),
       Key(
         "format", .word(FileDraft.Word.allCases), \.word, standard: "\"token\"",
-        "`token`: the token alone, without a newline; `header`: `Authorization: Bearer …`; `env`: `NAME=…`, for shells and "
+        "`token`: the token alone, without a newline; `id_token`: the ID token alone; `header`: `Authorization: Bearer …`; `env`: `NAME=…`, for shells and "
           + "`EnvironmentFile=`; `curl`: options for `curl --config`; `json`: an object with `access_token`, `token_type`, "
           + "`expiry`, `expires_at`, `scope` and `account`; `template`: what `template` says."),
       Key(
@@ -79,6 +81,7 @@ extension Sections {
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "The scopes that the token has, where the provider can narrow."),
       Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
+      Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
         "min_ttl", .duration(.seconds(1)...(.days(1))), \.minimumTTL, standard: "\"60s\"",
         "What the token in the file has left at least; no more than a fresh one has. Some programs read the file once in "
@@ -110,6 +113,13 @@ extension Form where Output == AccountName {
 }
 
 extension Form where Output == String {
+  static let audience = text.map("an audience") { text throws(Unfit) in
+    guard TokenAudience.isValid(text) else {
+      throw .found(quoted(text), suggestion: "write it without spaces and quotation marks")
+    }
+    return text
+  }
+
   fileprivate static let variableName = text.map("the name of a variable") { text throws(Unfit) in
     let isName = text.utf8.allSatisfy { byte in
       (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
@@ -161,7 +171,8 @@ extension FileDraft {
     else { return nil }
     return TokenFile(
       place: .init(path: whole, member: member.value), name: path, account: account, format: format, reader: reader,
-      mode: mode, scopes: scopes, resource: resource, minimumTTL: minimumTTL ?? TokenFile.standardTTL)
+      mode: mode, scopes: scopes, resource: resource, audience: audience,
+      minimumTTL: minimumTTL ?? TokenFile.standardTTL)
   }
 
   private func whole(
@@ -188,6 +199,14 @@ extension FileDraft {
     }
     switch word {
     case .token: return .token
+    case .idToken:
+      for key in ["scopes", "resource"] where table[key] != nil {
+        report.problem(
+          "\"\(key)\" in [[file]] is for access tokens", at: table[key]?.place ?? place,
+          suggestion: "remove it, or change the format")
+        return nil
+      }
+      return .idToken
     case .header: return .header
     case .env: return .environment(variable: variable ?? "ACCESS_TOKEN")
     case .curl: return .curl(user: curlUser)

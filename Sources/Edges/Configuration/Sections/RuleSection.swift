@@ -26,7 +26,7 @@ struct RuleDraft {
 
 extension Sections {
   /// `open` needs no rule, so no rule names it.
-  static let grantable: [Access] = [.use, .login, .observe, .manage]
+  static let grantable: [Access] = [.use, .idToken, .login, .observe, .manage]
 
   static let rule = Section<RuleDraft>(
     header: "[[rule]]",
@@ -65,7 +65,7 @@ extension Sections {
         "access",
         .list(.word(grantable), of: grantable.map { "\"\($0.rawValue)\"" }.joined(separator: ", "), orEmpty: false),
         \.access,
-        "Required without `methods`. `use`: get tokens; `login`: start and finish logins; `observe`: see accounts and "
+        "Required without `methods`. `use`: get tokens; `id_token`: get ID tokens; `login`: start and finish logins; `observe`: see accounts and "
           + "events; `manage`: forget accounts, reload."),
       Key(
         "methods", .list(method, of: "methods"), \.methods, standard: "[]",
@@ -215,7 +215,9 @@ extension RuleDraft {
     guard confirm, requests == nil, access != nil || !methods.isEmpty else { return }
     let access = access ?? []
     let releases = Methods.all.filter { $0 is any TokenRelease.Type }
-    guard !releases.contains(where: { access.contains($0.access) || methods.contains($0.name) }) else { return }
+    guard !access.contains(.idToken),
+      !releases.contains(where: { access.contains($0.access) || methods.contains($0.name) })
+    else { return }
     report.problem(
       "[[rule]] has confirm = true, and allows nothing that releases a token", at: table["confirm"]?.place ?? place,
       suggestion: "add \"use\" to access, or remove confirm")

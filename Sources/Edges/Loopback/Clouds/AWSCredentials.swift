@@ -26,7 +26,7 @@ struct AWSCredentials {
       return exchange.reply(Self.refusal(.notFound, "NotFound", "there is no [[cloud]] of kind aws with this name"))
     }
     let roles = requests.application.roles
-    requests.token(.init(account: cloud.account.rawValue), exchange) { outcome in
+    requests.token(.init(account: cloud.account.rawValue, kind: role.token), exchange) { outcome in
       switch outcome {
       case .failure(let error):
         return Self.refusal(ErrorStatus(error).cloud, error.reason?.rawValue ?? "InvalidRequest", error.sentence)
@@ -99,7 +99,7 @@ actor AWSRoles {
   func credentials(
     _ cloud: String, _ role: LoopbackSettings.Cloud.Role, _ token: TokenGet.Result
   ) async -> Result<Credentials, Problem> {
-    let text = token.access_token ?? ""
+    let text = token.id_token ?? token.access_token ?? ""
     let identity = JWTClaims.identity(of: text) ?? .init(issuer: token.issuer ?? token.provider, subject: text)
     let key = Key(cloud: cloud, role: role, identity: identity, scopes: token.scope)
     if let credentials = known[key], now().seconds + Self.margin(of: role) < credentials.until {

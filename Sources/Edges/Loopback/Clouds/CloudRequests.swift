@@ -91,8 +91,8 @@ final class CloudRequests {
             .notPermitted, "no rule lets you use this [[cloud]]",
             hint: "Ask the administrator of this machine for a rule.")
       }.flatMap { result in
-        guard let token = try? result.decode(TokenGet.Result.self), token.access_token != nil,
-          token.token_type?.lowercased() == "bearer"
+        guard let token = try? result.decode(TokenGet.Result.self),
+          token.id_token != nil || token.access_token != nil && token.token_type?.lowercased() == "bearer"
         else {
           return Result<TokenGet.Result, RPCError>.failure(
             RPCError(

@@ -31,7 +31,7 @@ struct GoogleMetadata {
       return reply(.badRequest, "The address cannot be read.\n")
     }
     // Only permitted callers learn the project and the account.
-    let isToken = path.hasSuffix("/token")
+    let isToken = path.hasSuffix("/token") || path.hasSuffix("/identity")
     guard isToken || path.isEmpty || requests.broker.mayUse(cloud.account.rawValue, requests.principal) else {
       return reply(.forbidden, "Not permitted: ask the administrator of this machine for a rule.\n")
     }
@@ -55,14 +55,17 @@ struct GoogleMetadata {
     switch item {
     case "":
       guard query["recursive"]?.lowercased() == "true" else {
-        return reply(.ok, "aliases\nemail\nscopes\ntoken\n")
+        return reply(.ok, "aliases\nemail\nidentity\nscopes\ntoken\n")
       }
       json(.ok, [("aliases", ["default"]), ("email", .string(email)), ("scopes", [])])
     case "email": reply(.ok, email)
     case "aliases": reply(.ok, "default\n")
     case "scopes": reply(.ok, "")
     case "identity":
-      reply(.notFound, "ID tokens are not to be had here. Use an access token.\n")
+      guard let audience = query["audience"], !audience.isEmpty else {
+        return reply(.badRequest, "non-empty audience parameter required\n")
+      }
+      identity(audience, account)
     case "token":
       let scopes = query["scopes"].map { $0.split(whereSeparator: { $0 == "," || $0 == " " }).map(String.init) }
       requests.token(.init(account: account, scopes: scopes?.isEmpty == false ? scopes : nil), exchange) { outcome in
@@ -86,6 +89,18 @@ struct GoogleMetadata {
         }
       }
     default: reply(.notFound, "Not found.\n")
+    }
+  }
+
+  /// The ID token for this audience, as text.
+  private func identity(_ audience: String, _ account: String) {
+    requests.token(.init(account: account, kind: .idToken, audience: audience), exchange) { outcome in
+      let reply =
+        switch outcome {
+        case .success(let token): HTTPReply(.ok, type: "text/html", token.id_token ?? "")
+        case .failure(let error): HTTPReply(ErrorStatus(error).cloud, type: "application/text", error.sentence + "\n")
+        }
+      return Self.flavored(reply)
     }
   }
 

@@ -4,6 +4,7 @@ import Grants
 import HTTPServer
 import NIOCore
 import NIOHTTP1
+import OAuth
 
 /// `POST /token`: an account's access token, as an authorization server answers it (RFC 6749 §4.4, §6). Of one connection,
 /// on its event loop.
@@ -53,11 +54,11 @@ final class TokenEndpoint {
       }
       let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
       let wish = try wish(request)
-      if var reply = cached(wish) {
+      if request.exchangesFor == nil, var reply = cached(wish) {
         reply.isFromMemory = true
         return exchange.reply(reply)
       }
-      ask(wish, request.handle, exchange)
+      ask(wish, request, exchange)
     } catch {
       exchange.reply(HTTPReply(error, isByHeader: head.headers.contains(name: "Authorization")))
     }
@@ -69,7 +70,9 @@ final class TokenEndpoint {
       guard AccountName(rawValue: request.handle) != nil else {
         throw TokenRefusal(.invalidClient, "there is no such account or [[handle]]: see them with grantctl list")
       }
-      return .init(account: request.handle, scopes: request.scopes, resource: request.resource)
+      return .init(
+        account: request.handle, kind: request.kind, scopes: request.scopes, resource: request.resource,
+        audience: request.audience)
     }
     if let own = handle.scopes, let wanted = request.scopes, let other = wanted.first(where: { !own.contains($0) }) {
       throw TokenRefusal(
@@ -78,13 +81,16 @@ final class TokenEndpoint {
     if let own = handle.resource, let wanted = request.resource, own != wanted {
       throw TokenRefusal(.invalidTarget, "[[handle]] \(handle.name) is for the resource \(own) alone")
     }
+    guard request.kind != .idToken else {
+      return .init(account: handle.account.rawValue, kind: .idToken, audience: request.audience)
+    }
     return .init(
       account: handle.account.rawValue, scopes: request.scopes ?? handle.scopes,
-      resource: request.resource ?? handle.resource)
+      resource: request.resource ?? handle.resource, audience: request.audience)
   }
 
   private func cached(_ wish: TokenGet.Params) -> HTTPReply? {
-    guard wish.resource == nil else { return nil }
+    guard wish.resource == nil, wish.audience == nil, wish.kind == nil else { return nil }
     let scopes = wish.scopes.map { String(decoding: JSON.array($0.map { .string($0) }).serialized(), as: UTF8.self) }
     guard let found = lane.reply(account: wish.account, scopes: scopes) else { return nil }
     if let rendered, rendered.of === found.body { return rendered.reply.http(expiresIn: found.expiresIn) }
@@ -93,13 +99,16 @@ final class TokenEndpoint {
     return reply.http(expiresIn: found.expiresIn)
   }
 
-  private func ask(_ wish: TokenGet.Params, _ handle: String, _ exchange: HTTPExchange) {
+  private func ask(_ wish: TokenGet.Params, _ asked: TokenRequest, _ exchange: HTTPExchange) {
+    let handle = asked.handle
     let session = HTTPSession(principal, exchange)
     Task { [broker] in
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: wish), isNotification: false)
       switch await session.answer(request, by: broker) {
       case .success(let result):
-        guard let token = try? result.decode(TokenGet.Result.self), let reply = TokenReply(token) else {
+        guard let token = try? result.decode(TokenGet.Result.self),
+          let reply = TokenReply(token, isExchange: asked.exchangesFor != nil)
+        else {
           return exchange.reply(
             HTTPReply(
               TokenRefusal(
@@ -133,11 +142,23 @@ struct TokenReply {
     self.init(result)
   }
 
-  init?(_ token: TokenGet.Result) {
-    guard let text = token.access_token, token.token_type?.lowercased() == "bearer" else { return nil }
-    let head = JSON.object([
-      .init(name: "access_token", value: .string(text)), .init(name: "token_type", value: "Bearer"),
-    ])
+  /// - Parameter isExchange: the answer to a token exchange (RFC 8693 §2.2.1), whose `access_token` is the token of
+  ///   whatever type.
+  init?(_ token: TokenGet.Result, isExchange: Bool = false) {
+    guard let text = token.id_token ?? token.access_token,
+      token.id_token != nil || token.token_type?.lowercased() == "bearer"
+    else { return nil }
+    let isIDToken = token.id_token != nil
+    var members: [JSON.Member] = [
+      .init(name: "access_token", value: .string(text)),
+      // An ID token is no access token (RFC 8693 §2.2.1).
+      .init(name: "token_type", value: isIDToken ? "N_A" : "Bearer"),
+    ]
+    if isExchange {
+      let type: TokenExchangeRequest.TokenType = isIDToken ? .idToken : .accessToken
+      members.append(.init(name: "issued_token_type", value: .string(type.rawValue)))
+    }
+    let head = JSON.object(members)
     let tail = JSON.object([.init(name: "scope", value: .string(token.scope.joined(separator: " ")))])
     body = CachedReply.Body(
       head: head.serialized().dropLast() + Array(",\"expires_in\":".utf8),

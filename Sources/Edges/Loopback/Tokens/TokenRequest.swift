@@ -1,3 +1,4 @@
+import BrokerAPI
 import FoundationEssentials
 import OAuth
 
@@ -9,6 +10,10 @@ struct TokenRequest: Equatable {
   var scopes: [String]?
   /// RFC 8707.
   var resource: String?
+  /// RFC 8693 §2.1.
+  var audience: String?
+  /// The token that a token exchange asks for; nil: an access token, by another grant type.
+  var exchangesFor: TokenKind?
 }
 
 /// An answer of the token endpoint that is none (RFC 6749 §5.2).
@@ -38,6 +43,9 @@ struct TokenRefusal: Error, Equatable {
 }
 
 extension TokenRequest {
+  /// Nil: an access token.
+  var kind: TokenKind? { exchangesFor == .idToken ? .idToken : nil }
+
   /// The most that a request's body may have, in bytes.
   static let longestBody = 16 << 10
 
@@ -70,8 +78,15 @@ extension TokenRequest {
         throw TokenRefusal(.invalidRequest, "refresh_token is missing: it names an account, or a [[handle]]")
       }
       handle = token
+    case TokenExchangeRequest.grantType:
+      (handle, exchangesFor) = try Self.exchange(value)
+      guard client == nil || client == handle else {
+        throw TokenRefusal(.invalidRequest, "client_id and subject_token name different accounts")
+      }
     case nil: throw TokenRefusal(.invalidRequest, "grant_type is missing")
-    case _?: throw TokenRefusal(.unsupportedGrantType, "grant_type is client_credentials or refresh_token here")
+    case _?:
+      throw TokenRefusal(
+        .unsupportedGrantType, "grant_type is client_credentials, refresh_token or token-exchange here")
     }
     guard handle.utf8.count <= 128 else { throw TokenRefusal(.invalidClient, "there is no such handle") }
     let scope = try value("scope")
@@ -81,6 +96,36 @@ extension TokenRequest {
     let isScope = scopes?.allSatisfy { $0.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C } }
     guard isScope ?? true else { throw TokenRefusal(.invalidScope, "the scope has characters that no scope has") }
     resource = try value("resource")
+    audience = try value("audience")
+    if exchangesFor == .idToken, scopes != nil || resource != nil {
+      throw TokenRefusal(.invalidRequest, "an ID token has neither scopes nor a resource: leave out scope and resource")
+    }
+  }
+
+  /// The account or handle of a token exchange (RFC 8693 §2.1), and the kind of token that it asks for. The handle is
+  /// the subject token: a refresh token as far as the client can tell.
+  private static func exchange(
+    _ value: (String) throws(TokenRefusal) -> String?
+  ) throws(TokenRefusal) -> (String, TokenKind) {
+    guard let subject = try value("subject_token") else {
+      throw TokenRefusal(.invalidRequest, "subject_token is missing: it names an account, or a [[handle]]")
+    }
+    let types = [TokenExchangeRequest.TokenType.refreshToken, .accessToken].map(\.rawValue)
+    guard let type = try value("subject_token_type"), types.contains(type) else {
+      throw TokenRefusal(.invalidRequest, "subject_token_type is \(types[0]) here")
+    }
+    guard try value("actor_token") == nil else {
+      throw TokenRefusal(.invalidRequest, "there is no actor_token here")
+    }
+    switch try value("requested_token_type") {
+    case nil, TokenExchangeRequest.TokenType.accessToken.rawValue: return (subject, .accessToken)
+    case TokenExchangeRequest.TokenType.idToken.rawValue: return (subject, .idToken)
+    case _?:
+      throw TokenRefusal(
+        .invalidRequest,
+        "requested_token_type is one of \(TokenExchangeRequest.TokenType.idToken.rawValue) and "
+          + TokenExchangeRequest.TokenType.accessToken.rawValue)
+    }
   }
 
   /// The client id of `Basic`: as RFC 6749 has it form-encoded, which many clients leave out, and both read the same here.

@@ -98,7 +98,7 @@ extension Change {
     case .removeTokens(let account): try Self.delete("DELETE FROM tokens WHERE account = ?", account.rawValue, in: db)
     case .removeToken(let account, let key):
       let sql = "DELETE FROM tokens WHERE account = ? AND scope = ? AND resource = ?"
-      try db.statement(sql).run([.text(account.rawValue), .text(plain(key.scope)), .text(plain(key.resource))])
+      try db.statement(sql).run([.text(account.rawValue), .text(plain(key.scope)), .text(plain(key.target))])
     case .putIntent(let intent): try intent.put(in: db, sealer: sealer)
     case .removeIntent(let account):
       try Self.delete("DELETE FROM refresh_intents WHERE account = ?", account.rawValue, in: db)

@@ -105,7 +105,7 @@ extension AuditList.Line {
 
   /// What is longer than a column.
   fileprivate func note(now: Int64, in zone: LocalTime) -> String? {
-    var parts: [String] = []
+    var parts = action == .idToken ? ["ID token"] : []
     if count > 1 { parts.append("\(count) times since \(TimeText.dated(first, now: now, in: zone))") }
     if let rule { parts.append("rule \(rule)") }
     if let scopes, !scopes.isEmpty { parts.append("scopes: \(scopes.joined(separator: " "))") }

@@ -19,6 +19,8 @@ struct ConfigureCommand: BrokerCommand {
         grantctl configure pip work https://pypi.example.com/simple/ --write
         grantctl configure msmtp work smtp.example.com:587 --as ada@example.com
         grantctl configure aws work --role arn:aws:iam::123456789012:role/reader
+        grantctl configure kubectl work --id-token --write
+        grantctl configure vault work --role reader --id-token
         grantctl configure git work git.example.com --undo
         grantctl configure claude-code notes --write
         grantctl configure zed notes --stdio --write
@@ -31,10 +33,12 @@ struct ConfigureCommand: BrokerCommand {
   var server: String?
   @Option(name: .customLong("as"), help: ArgumentHelp("The user at the server.", valueName: "user"))
   var user: String?
-  @Option(help: ArgumentHelp("The role to assume, for aws.", valueName: "arn"))
+  @Option(help: ArgumentHelp("The role to assume, for aws and vault.", valueName: "role"))
   var role: String?
   @Flag(help: "Use `grantctl mcp`, for MCP clients that take a command.")
   var stdio = false
+  @Flag(help: "Use the ID token instead: for kubectl, aws, gcp and vault.")
+  var idToken = false
   @Flag(help: "Write it to the tool's files.")
   var write = false
   @Flag(help: "Remove it from the tool's files.")
@@ -50,6 +54,11 @@ struct ConfigureCommand: BrokerCommand {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
         hints: ["There are: \(Tool.names.joined(separator: ", "))"])
+    }
+    guard !idToken || chosen.takesIDTokens else {
+      throw Failure(
+        .usage, "\(tool) takes no ID token",
+        hints: ["With --id-token: \(Tool.all.filter(\.takesIDTokens).map(\.name).joined(separator: ", "))"])
     }
     let made = chosen.make(try await target(of: chosen, shell))
     let files = ToolFiles(shell: shell)
@@ -76,6 +85,17 @@ struct ConfigureCommand: BrokerCommand {
       guard role != nil else {
         throw Failure(.usage, "the role is missing: --role arn:aws:iam::123456789012:role/NAME")
       }
+    case .vaultRole:
+      guard role != nil else { throw Failure(.usage, "the role is missing: --role NAME, as Vault's JWT method has it") }
+    case .audience:
+      guard server?.hasPrefix("//iam.googleapis.com/") == true else {
+        throw Failure(
+          .usage, "the audience is missing",
+          hints: [
+            "Name the pool's provider: `grantctl configure \(tool) \(named.account) "
+              + "//iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME`"
+          ])
+      }
     case .host, .mailServer:
       guard place != nil else {
         throw Failure(
@@ -90,7 +110,7 @@ struct ConfigureCommand: BrokerCommand {
     }
     var target = ToolTarget(
       account: named.account, place: place, address: server ?? "", user: user ?? "", role: role,
-      options: shell.settings.wish.options)
+      isIDToken: idToken, options: shell.settings.wish.options)
     if stdio, chosen.need != .forward { throw Failure(.usage, "--stdio is for MCP clients") }
     if stdio {
       let path = server.map { [$0.hasPrefix("/") ? $0 : "/" + $0] } ?? []

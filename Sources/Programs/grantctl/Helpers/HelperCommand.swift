@@ -6,7 +6,7 @@ import CredentialHelpers
 struct HelperCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "helper", abstract: "Serve as a credential helper.",
-    usage: "grantctl helper <name> [--account <account>] [<argument> ...]",
+    usage: "grantctl helper <name> [--account <account>] [--id-token] [<argument> ...]",
     discussion: """
       Programs start this; docs/helpers.md and `grantctl configure` have their configuration. Which host is which \
       account stands in ~/.config/grantd/helper.toml, for all users in /etc/grantd/helper.toml.
@@ -72,7 +72,12 @@ struct HelperCommand: BrokerCommand {
     if options.wish != SocketChoice.Wish() { shell.settings.wish = options.wish }
     let invocation = Invocation(
       arguments: options.rest, environment: shell.terminal.environment, account: options.account)
-    let reply = await HelperRun(shell: shell, invocation: invocation).reply(by: chosen)
+    if options.isIDToken, !chosen.takesIDTokens {
+      throw Failure(
+        .usage, "the helper \(chosen.name) takes no --id-token", hints: ["Those of kubectl, aws and gcp do."])
+    }
+    let run = HelperRun(shell: shell, invocation: invocation, kind: options.isIDToken ? .idToken : nil)
+    let reply = await run.reply(by: chosen)
     shell.terminal.writeBytes(reply.out)
     if let line = reply.err { shell.terminal.note(SafeText.line(line.hasPrefix("grantd ") ? line : "grantd: " + line)) }
     // A helper ends with 0 or 1, whatever the reason: programs know no other.
@@ -85,6 +90,8 @@ struct HelperCommand: BrokerCommand {
 struct HelperArguments: Equatable {
   var account: String?
   var wish = SocketChoice.Wish()
+  /// `--id-token`: the account's ID token instead of its access token.
+  var isIDToken = false
   var rest: [String] = []
 
   init(_ arguments: [String], of chosen: any CredentialProtocol.Type) {
@@ -95,6 +102,7 @@ struct HelperArguments: Equatable {
       switch argument {
       case "--system": wish.isSystem = true
       case "--user": wish.isUser = true
+      case "--id-token": isIDToken = true
       case "--account" where index < arguments.count:
         account = arguments[index]
         index += 1

@@ -13,6 +13,8 @@ struct HelperRun {
 
   let shell: Shell
   let invocation: Invocation
+  /// Nil: the access token.
+  var kind: TokenKind?
 
   func reply(by chosen: any CredentialProtocol.Type) async -> Reply { await reply(chosen) }
 
@@ -179,12 +181,14 @@ extension HelperRun {
     do throws(Failure) {
       result = try await shell.askAtOnce(
         TokenGet.self,
-        .init(account: use.account, scopes: scopes.isEmpty ? nil : scopes, resource: use.entry?.resource)
+        kind == .idToken
+          ? .init(account: use.account, kind: kind)
+          : .init(account: use.account, scopes: scopes.isEmpty ? nil : scopes, resource: use.entry?.resource)
       ).value()
     } catch {
       throw problem(error, isOurs: error.status != .notRunning)
     }
-    guard let text = result.access_token else {
+    guard let text = kind == .idToken ? result.id_token : result.access_token else {
       throw Problem(
         "account \(use.account) has a session, which is no token: `grantctl token \(use.account) --cookie`",
         isOurs: true)
@@ -216,7 +220,7 @@ extension HelperRun {
     do throws(Failure) {
       _ = try await shell.ask(
         TokenReportRejected.self,
-        .init(account: use.account, generation: current.generation, timeout: Self.reportTimeout))
+        .init(account: use.account, generation: current.generation, kind: kind, timeout: Self.reportTimeout))
     } catch {
       throw problem(error, isOurs: true)
     }

@@ -41,6 +41,8 @@ struct LoginCommand: BrokerCommand {
   var scope: [String] = []
   @Option(help: "The resource that the tokens are for (RFC 8707).")
   var resource: String?
+  @Option(help: "The audience that the tokens are for, if the provider takes one.")
+  var audience: String?
   @OptionGroup var resourceChoice: ResourceChoice
   @Option(help: "How the provider should prompt: consent, login, select_account, …")
   var prompt: String?
@@ -173,7 +175,8 @@ struct LoginCommand: BrokerCommand {
     }
     return LoginStart.Params(
       provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
-      destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt, login_hint: loginHint,
+      audience: audience, destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt,
+      login_hint: loginHint,
       params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
       exchange: codeOnly ? false : nil, browser_uid: browser)
   }

@@ -85,7 +85,7 @@ struct ApproveCommand: BrokerCommand {
     for word in words {
       shell.terminal.say(
         SafeText.line(
-          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(word.method) "
+          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asks(word.method, word.kind)) "
             + "of \(word.account) to \(program(word.caller, shell))"
             + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
     }
@@ -98,11 +98,15 @@ struct ApproveCommand: BrokerCommand {
     let rows = releases.map { release in
       Table.Row(
         cells: [
-          Cell(release.id), Cell(release.account), Cell(release.method), Cell(who(release.caller, shell)),
+          Cell(release.id), Cell(release.account), Cell(asks(release.method, release.kind)), Cell(who(release.caller, shell)),
           Cell(TimeText.duration(release.until - shell.now)),
         ], notes: notes(release, shell))
     }
     return Table(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
+  }
+
+  private static func asks(_ method: String, _ kind: TokenKind?) -> String {
+    kind == .idToken ? "\(method) (ID token)" : method
   }
 
   private static func who(_ caller: ReleaseCaller, _ shell: Shell) -> String {
@@ -116,7 +120,8 @@ struct ApproveCommand: BrokerCommand {
       let body = release.body_sha256.map { ", body SHA-256 \($0)" } ?? ", without a body"
       return ["\(program); rule \(release.rule)", request + body]
     }
-    let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? "scopes: all that it may have"
+    let all = release.kind == .idToken ? "the user's ID token" : "scopes: all that it may have"
+    let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? all
     return [
       "\(program); rule \(release.rule)", scopes + (release.resource.map { ", for \($0)" } ?? ""),
     ]

@@ -7,7 +7,7 @@ struct ExecCommand: BrokerCommand {
     usage: "grantctl exec <account> [options] -- <program> [<argument> ...]",
     discussion: """
       The program replaces grantctl: it receives the signals, and its exit status is the status. The token is in the \
-      environment variable ACCESS_TOKEN, or the one of --env; other programs of the same user can read it there.
+      environment variable ACCESS_TOKEN (ID_TOKEN with --id-token), or the one of --env; other programs of the same user can read it there.
 
       With --fd the program reads the token from that descriptor. With --file-env the variable contains the path of a \
       file that only the user can read; grantctl keeps a valid token in it, and removes it when the program ends.
@@ -29,6 +29,8 @@ struct ExecCommand: BrokerCommand {
   var fileEnv: String?
   @Option(help: "Required scope. Can be repeated.")
   var scope: [String] = []
+  @Flag(help: "Use the ID token instead of the access token.")
+  var idToken = false
   @Argument(parsing: .postTerminator, help: "The program and its arguments.")
   var program: [String] = []
   @OptionGroup var options: GlobalOptions
@@ -38,6 +40,7 @@ struct ExecCommand: BrokerCommand {
     guard [env != nil, fd != nil, fileEnv != nil].filter({ $0 }).count <= 1 else {
       throw ValidationError("Only one of --env, --fd and --file-env can be given.")
     }
+    guard !idToken || scope.isEmpty else { throw ValidationError("An ID token has no scopes: leave out --scope.") }
     if let fd, !(3...1023).contains(fd) { throw ValidationError("--fd is 3 to 1023.") }
     for name in [env, fileEnv].compactMap({ $0 }) {
       let isName = name.utf8.allSatisfy {
@@ -56,14 +59,14 @@ struct ExecCommand: BrokerCommand {
     }
     var start = ProgramStart(path: path, arguments: program)
     if let file = fileEnv {
-      let kept = try await TokenFile.make(of: named.account, scopes: scope, in: shell)
+      let kept = try await TokenFile.make(of: wanted, in: shell)
       start.variables[file] = kept
     } else {
-      let text = try await Self.token(named.account, scope, shell)
+      let text = try await Self.token(wanted, shell)
       if let fd {
         start.descriptor = .init(number: fd, content: Array(text.utf8))
       } else {
-        start.variables[env ?? "ACCESS_TOKEN"] = text
+        start.variables[env ?? (idToken ? "ID_TOKEN" : "ACCESS_TOKEN")] = text
       }
     }
     let reason = shell.terminal.programs.become(start)
@@ -71,14 +74,25 @@ struct ExecCommand: BrokerCommand {
     throw .reported(.programNotStarted)
   }
 
-  /// The token, or the ID of a session.
-  static func token(_ account: String, _ scope: [String], _ shell: Shell) async throws(Failure) -> String {
+  private var wanted: TokenGet.Params {
+    Self.params(named.account, scope, idToken: idToken)
+  }
+
+  static func params(_ account: String, _ scope: [String], idToken: Bool) -> TokenGet.Params {
     let scopes = LoginCommand.words(scope)
-    let result = try await shell.ask(
-      TokenGet.self,
-      .init(account: account, scopes: scopes.isEmpty ? nil : scopes, timeout: shell.settings.timeout)
-    ).value()
-    return try TokenCommand.printable(result.access_token ?? result.session_id ?? "")
+    return .init(account: account, kind: idToken ? .idToken : nil, scopes: scopes.isEmpty ? nil : scopes)
+  }
+
+  /// The token, or the ID of a session.
+  static func token(_ params: TokenGet.Params, _ shell: Shell) async throws(Failure) -> String {
+    var params = params
+    params.timeout = shell.settings.timeout
+    let result = try await shell.ask(TokenGet.self, params).value()
+    return try text(of: result)
+  }
+
+  static func text(of result: TokenGet.Result) throws(Failure) -> String {
+    try TokenCommand.printable(result.id_token ?? result.access_token ?? result.session_id ?? "")
   }
 }
 

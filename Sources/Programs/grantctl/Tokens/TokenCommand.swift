@@ -16,6 +16,7 @@ struct TokenCommand: BrokerCommand {
           https://api.example.com/me
         grantctl token work --as-header | curl -H @- https://api.example.com/me
         curl --cookie "$(grantctl token paper --cookie)" https://news.example.com/
+        grantctl token work --id-token
       """)
 
   @OptionGroup var named: AccountArgument
@@ -27,6 +28,10 @@ struct TokenCommand: BrokerCommand {
   var scope: [String] = []
   @Option(help: "The resource that the token is for (RFC 8707).")
   var resource: String?
+  @Option(help: "The audience that the token is for, if the provider takes one.")
+  var audience: String?
+  @Flag(help: "Print the ID token instead: it proves the user to its audience.")
+  var idToken = false
   @OptionGroup var form: HeaderOption
   @Flag(help: "Print the cookie of a session instead: “name=value”.")
   var cookie = false
@@ -35,13 +40,16 @@ struct TokenCommand: BrokerCommand {
   func validate() throws {
     if let minTtl, !(minTtl >= 0) { throw ValidationError("--min-ttl is 0 or more.") }
     try checkForms(("--as-header", form.asHeader), ("--cookie", cookie))
+    if idToken, cookie || !scope.isEmpty || resource != nil {
+      throw ValidationError("An ID token has no scopes, resource or cookie: leave out these options with --id-token.")
+    }
   }
 
   var params: TokenGet.Params {
     let scopes = LoginCommand.words(scope)
     return .init(
-      account: named.account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
-      timeout: options.timeout)
+      account: named.account, kind: idToken ? .idToken : nil, scopes: scopes.isEmpty ? nil : scopes,
+      resource: resource, audience: audience, min_ttl: minTtl, timeout: options.timeout)
   }
 
   func run(in shell: Shell) async throws(Failure) {
@@ -63,7 +71,7 @@ struct TokenCommand: BrokerCommand {
         .failure, "account \(named.account) has a token, and no session",
         hints: ["Leave out --cookie: `grantctl token \(ShellWord.quoted(named.account))`"])
     }
-    let token = try Self.printable(result.access_token ?? "")
+    let token = try Self.printable(result.id_token ?? result.access_token ?? "")
     return form.asHeader ? "Authorization: \(SafeText.line(result.token_type ?? "Bearer")) \(token)" : token
   }
 

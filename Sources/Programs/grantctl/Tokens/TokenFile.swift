@@ -4,8 +4,8 @@ import BrokerAPI
 /// A file with an account's token, for a program that runs long: another process keeps it fresh while the program runs.
 enum TokenFile {
   /// Writes the file, and starts the process that replaces its content. The path.
-  static func make(of account: String, scopes: [String], in shell: Shell) async throws(Failure) -> String {
-    let text = try await ExecCommand.token(account, scopes, shell)
+  static func make(of wanted: TokenGet.Params, in shell: Shell) async throws(Failure) -> String {
+    let text = try await ExecCommand.token(wanted, shell)
     guard let folder = shell.terminal.files.privateFolder() else {
       throw Failure(
         .failure, "no folder could be made for the token's file",
@@ -15,8 +15,10 @@ enum TokenFile {
     if let reason = shell.terminal.files.save(path, Array(text.utf8), true) {
       throw Failure(.failure, "\(path) cannot be written: \(reason)")
     }
-    var words = [KeepTokenCommand.configuration.commandName ?? "", account, path] + shell.settings.wish.arguments
-    for scope in scopes { words += ["--scope", scope] }
+    var words =
+      [KeepTokenCommand.configuration.commandName ?? "", wanted.account, path] + shell.settings.wish.arguments
+    for scope in wanted.scopes ?? [] { words += ["--scope", scope] }
+    if wanted.kind == .idToken { words.append("--id-token") }
     guard shell.terminal.programs.startKeeper([shell.terminal.ownPath] + words) else {
       remove(path, shell.terminal.files)
       throw Failure(.failure, "no process could be started that keeps \(path) fresh")
@@ -46,6 +48,7 @@ struct KeepTokenCommand: BrokerCommand {
   @OptionGroup var named: AccountArgument
   @Argument var path: String
   @Option var scope: [String] = []
+  @Flag var idToken = false
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
@@ -56,12 +59,11 @@ struct KeepTokenCommand: BrokerCommand {
     var wait = Self.shortest
     while !shell.terminal.programs.watch(wait) {
       do throws(Failure) {
-        let scopes = LoginCommand.words(scope)
-        let result = try await shell.ask(
-          TokenGet.self,
-          .init(account: named.account, scopes: scopes.isEmpty ? nil : scopes, min_ttl: Double(Self.ahead))
-        ).value()
-        let text = try TokenCommand.printable(result.access_token ?? result.session_id ?? "")
+        var params = ExecCommand.params(named.account, scope, idToken: idToken)
+        // An ID token that lives shorter than `ahead` is had without a wish.
+        if !idToken { params.min_ttl = Double(Self.ahead) }
+        let result = try await shell.ask(TokenGet.self, params).value()
+        let text = try ExecCommand.text(of: result)
         if text != written, shell.terminal.files.save(path, Array(text.utf8), true) == nil { written = text }
         wait = Self.wait(until: result.expires_at, now: shell.now)
       } catch {

@@ -5,6 +5,8 @@
 public enum AuditAction: String, Codable, Sendable, CaseIterable {
   /// A token was handed out.
   case release
+  /// An ID token was handed out.
+  case idToken = "id_token"
   /// The broker used a token for a caller, who did not see it.
   case use
   /// A login began, went on or ended.

@@ -16,6 +16,7 @@ public enum LoginStart: RPCMethod {
     public var account: String?
     public var scopes: [String]?
     public var resource: String?
+    public var audience: String?
     public var destinations: [String]?
     public var prompt: String?
     public var login_hint: String?
@@ -28,7 +29,7 @@ public enum LoginStart: RPCMethod {
 
     public init(
       provider: String, account: String? = nil, scopes: [String]? = nil, resource: String? = nil,
-      destinations: [String]? = nil, prompt: String? = nil, login_hint: String? = nil,
+      audience: String? = nil, destinations: [String]? = nil, prompt: String? = nil, login_hint: String? = nil,
       params: [String: String]? = nil, apps: [String]? = nil, idp: String? = nil, prefill: [String: String]? = nil,
       exchange: Bool? = nil, browser_uid: UInt32? = nil
     ) {
@@ -41,6 +42,7 @@ public enum LoginStart: RPCMethod {
       self.account = account
       self.scopes = scopes
       self.resource = resource
+      self.audience = audience
       self.destinations = destinations
       self.prompt = prompt
       self.login_hint = login_hint
@@ -72,6 +74,7 @@ public enum LoginStart: RPCMethod {
       "The name the account will have; an account of that name is signed in again. Default: the provider's name.",
     "scopes": "The scopes to ask for, instead of the provider's configured ones.",
     "resource": "The resource the tokens are for (RFC 8707).",
+    "audience": "The audience the tokens are for, where the provider has `audience_parameter`.",
     "destinations":
       "Which kinds of destination the caller can use (`native`, `browser`, `manual`, `device`), in its order. `device` has to be named (RFC 8628). Default: `native`, `browser`, `manual`.",
     "prompt": "How the provider should prompt (OpenID Connect Core §3.1.2.1), such as `consent` or `select_account`.",

@@ -50,6 +50,7 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public var id: String
   public var account: String
   public var method: String
+  public var kind: TokenKind?
   public var scopes: [String]?
   public var resource: String?
   public var request: String?
@@ -61,9 +62,11 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public var outcome: String?
 
   public init(
-    id: String, account: String, method: String, scopes: [String]?, resource: String?, request: String? = nil,
-    body_sha256: String? = nil, caller: ReleaseCaller, rule: String, since: Int64, until: Int64, outcome: String? = nil
+    id: String, account: String, method: String, kind: TokenKind? = nil, scopes: [String]?, resource: String?,
+    request: String? = nil, body_sha256: String? = nil, caller: ReleaseCaller, rule: String, since: Int64,
+    until: Int64, outcome: String? = nil
   ) {
+    self.kind = kind
     self.id = id
     self.account = account
     self.method = method
@@ -81,6 +84,7 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public static let docs = [
     "id": "What `release.approve` and `release.deny` name it by.", "account": "The account.",
     "method": "The method that was called.",
+    "kind": "`id_token`: an ID token is asked for; else absent.",
     "scopes":
       "The scopes that were asked for, and what more the token is known to come with, as where the provider does not "
       + "narrow tokens; the release has no more than these. Absent: all that the caller may have.",
@@ -125,6 +129,7 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
   public var id: String?
   public var account: String
   public var method: String
+  public var kind: TokenKind?
   public var scopes: [String]?
   public var resource: String?
   public var caller: ReleaseCaller
@@ -134,10 +139,12 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
   public var calls_left: Int64?
 
   public init(
-    account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller, allowed: Bool,
-    until: Int64, request: String? = nil, calls_left: Int64? = nil, id: String? = nil
+    account: String, method: String, kind: TokenKind? = nil, scopes: [String]?, resource: String?,
+    caller: ReleaseCaller, allowed: Bool, until: Int64, request: String? = nil, calls_left: Int64? = nil,
+    id: String? = nil
   ) {
     self.id = id
+    self.kind = kind
     self.request = request
     self.calls_left = calls_left
     self.account = account
@@ -152,6 +159,7 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
   public static let docs = [
     "id": "The release that it was given for; `release.revoke` takes it.", "account": "The account.",
     "method": "The method; of `token.get`: every method, since who has the token can do what they do.",
+    "kind": "`id_token`: it is for ID tokens; else absent.",
     "scopes": "No more scopes than these; absent: all that the caller may have.",
     "resource": "The resource (RFC 8707).", "caller": "Whose calls, from any process that is the same otherwise.",
     "allowed": "Whether they are let through, or refused.", "until": "How long, in Unix seconds.",

@@ -1,6 +1,14 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
+/// Which of an account's tokens a request is for.
+public enum TokenKind: String, Codable, Sendable, CaseIterable {
+  /// The token for the provider's APIs.
+  case accessToken = "access_token"
+  /// The proof of the user for other parties (OpenID Connect Core §2).
+  case idToken = "id_token"
+}
+
 /// A fresh access token of an account.
 public enum TokenGet: TokenRelease {
   public static let name = "token.get"
@@ -8,20 +16,25 @@ public enum TokenGet: TokenRelease {
   public static let summary = "Returns an access token that is valid now, refreshing it first where it has to."
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .scopeNotGranted, .storeFailure,
+    .scopeNotGranted, .unsupportedByProvider, .storeFailure,
   ]
 
   public struct Params: Codable, Sendable, Equatable {
     public var account: String
+    public var kind: TokenKind?
     public var scopes: [String]?
     public var resource: String?
+    public var audience: String?
     public var min_ttl: Double?
     public var timeout: Double?
 
     public init(
-      account: String, scopes: [String]? = nil, resource: String? = nil, min_ttl: Double? = nil, timeout: Double? = nil
+      account: String, kind: TokenKind? = nil, scopes: [String]? = nil, resource: String? = nil,
+      audience: String? = nil, min_ttl: Double? = nil, timeout: Double? = nil
     ) {
+      self.audience = audience
       self.account = account
+      self.kind = kind
       self.scopes = scopes
       self.resource = resource
       self.min_ttl = min_ttl
@@ -32,6 +45,7 @@ public enum TokenGet: TokenRelease {
   public struct Result: Codable, Sendable, Equatable {
     public var access_token: String?
     public var token_type: String?
+    public var id_token: String?
     public var kind: String?
     public var session_id: String?
     public var cookie: String?
@@ -46,11 +60,12 @@ public enum TokenGet: TokenRelease {
     public var extra: [String: JSON]?
 
     public init(
-      access_token: String?, token_type: String?, kind: String? = nil, session_id: String? = nil,
-      cookie: String? = nil, expires_at: Int64?, expires_in: Int64?, scope: [String], account: String,
-      provider: String, issuer: String?, generation: Int64, dpop_thumbprint: String? = nil,
+      access_token: String?, token_type: String?, id_token: String? = nil, kind: String? = nil,
+      session_id: String? = nil, cookie: String? = nil, expires_at: Int64?, expires_in: Int64?, scope: [String],
+      account: String, provider: String, issuer: String?, generation: Int64, dpop_thumbprint: String? = nil,
       extra: [String: JSON]? = nil
     ) {
+      self.id_token = id_token
       self.kind = kind
       self.session_id = session_id
       self.cookie = cookie
@@ -70,20 +85,25 @@ public enum TokenGet: TokenRelease {
 
   public static let paramDocs = [
     "account": "The account's name.",
+    "kind":
+      "`id_token`: the account's ID token, which takes `id_token` access. Default: `access_token`.",
     "scopes":
       "The scopes the token is to have (RFC 6749 §6), of those the account was granted; a part of them is a token of its own, where the provider narrows. Absent: all that was granted.",
     "resource":
       "The resource the token is for (RFC 8707); another one than the account's is a token of its own. Absent: the one the account was signed in for.",
+    "audience":
+      "The audience the token is for, where the provider takes one; another one than the account's is a token of its own.",
     "min_ttl":
-      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers. Default: `minimum_ttl` of the configuration, 30.",
+      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers; for an ID token more than that is an error. Default: `minimum_ttl` of the configuration, 30.",
     "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
     "access_token":
-      "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers. Absent of a session.",
+      "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers. Absent of a session and an ID token.",
     "token_type":
       "How to present the token: `Bearer` (RFC 6750), or `DPoP` with a proof by `dpop.proof` (RFC 9449 §7).",
-    "kind": "`session` where the provider gives a session in place of a token; else absent.",
+    "id_token": "The verified ID token, with `kind` of the request `id_token`; else absent.",
+    "kind": "`id_token`, or `session` where the provider gives a session in place of a token; else absent.",
     "session_id": "The session. It is a secret.",
     "cookie": "The session as a `Cookie` header has it.",
     "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
@@ -121,10 +141,12 @@ public enum TokenReportRejected: RPCMethod {
   public struct Params: Codable, Sendable, Equatable {
     public var account: String
     public var generation: Int64
+    public var kind: TokenKind?
     public var timeout: Double?
 
-    public init(account: String, generation: Int64, timeout: Double? = nil) {
+    public init(account: String, generation: Int64, kind: TokenKind? = nil, timeout: Double? = nil) {
       self.account = account
+      self.kind = kind
       self.generation = generation
       self.timeout = timeout
     }
@@ -145,6 +167,7 @@ public enum TokenReportRejected: RPCMethod {
   public static let paramDocs = [
     "account": "The account's name.",
     "generation": "The `generation` of the refused token, as `token.get` returned it.",
+    "kind": "`id_token`: the ID token was refused. Default: `access_token`.",
     "timeout": "Seconds to wait for the refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [

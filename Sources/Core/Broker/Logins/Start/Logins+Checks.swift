@@ -59,6 +59,16 @@ extension Logins {
   }
 
   func checkWishes(_ params: LoginStart.Params, _ provider: any Provider) throws(RPCError) {
+    if let audience = params.audience {
+      guard let parameter = provider.tokenTraits.audienceParameter else {
+        throw RPCError(
+          .unsupportedByProvider, "provider \(provider.name) takes no audience at a login",
+          hint: "If it takes one, set audience_parameter in \(provider.name.section).")
+      }
+      guard TokenAudience.isValid(audience), parameter == .audience || ResourceIndicator.isValid(audience) else {
+        throw .invalidParams("params.audience: expected a name without spaces, or for RFC 8707 an absolute URI")
+      }
+    }
     do throws(Objection) {
       try provider.authorizationTraits.check(
         apps: params.apps, prefill: params.prefill, identityProvider: params.idp, exchange: params.exchange)

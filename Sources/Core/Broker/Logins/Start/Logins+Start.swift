@@ -93,6 +93,15 @@ extension Logins {
       parameters: (stepUp?.parameters ?? [:]).merging(parameters(params, provider)) { $1 },
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account) : nil, madeAt: now,
       identifier: surroundings.token(bytes: 16))
+    if let audience = params.audience ?? tokens.audience {
+      switch tokens.audienceParameter {
+      case .audience:
+        request.audience = audience
+        request.parameters["audience"] = audience
+      case .resource: request.resource = params.audience ?? request.resource
+      case nil: break
+      }
+    }
     request.before = accounts[account]?.saved
     request.apps = params.apps
     request.identityProvider = params.idp
@@ -131,6 +140,7 @@ extension Logins {
       startedAt: now, expiresAt: now + (lifetime ?? traits.lifetime), dpopKey: request.dpopKey?.raw,
       device: device?.device)
     saved.memory = memory
+    saved.audience = request.audience
     saved.exchangesCode = params.exchange ?? traits.exchangesCodes
     saved.browserUID = params.browser_uid == caller.uid ? nil : params.browser_uid
     saved.link = link

@@ -6,9 +6,12 @@ import OAuth
 extension RefreshEngine {
   /// A token that is valid now, refreshed first where it has to be.
   ///
-  /// - Parameter asker: whose request waits for it; nil: it is for the broker itself.
+  /// - Parameters:
+  ///   - asker: whose request waits for it; nil: it is for the broker itself.
+  ///   - beyond: a generation that does not satisfy the broker itself.
   func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, beyond: Int64? = nil,
+    until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account].flatMap { $0.token(for: $0.isUnproven ? .init() : key)?.generation }
     let firstOwn = accounts[account]?.token?.generation
@@ -18,7 +21,8 @@ extension RefreshEngine {
     var hasSlept = false
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
-      let unwanted = asker?.unwanted(grant, key)
+      let unwanted =
+        asker.map { $0.unwanted(grant, key) } ?? beyond.flatMap { $0 == grant.token(for: key)?.generation ? $0 : nil }
       let answer = grant.answer(
         minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key, unwanted: unwanted)
       var isProbe = false
@@ -178,7 +182,8 @@ extension RefreshEngine {
 
   /// Only an exchange of the account's own token, which is valid, can return this one: its refresh does not help.
   private func isExchangeOnly(_ key: SavedToken.Key, of grant: Grant, _ connection: ProviderConnection) -> Bool {
-    key.isNarrowed && connection.narrowing(of: grant.saved) == .exchange && isGood(grant, SavedToken.Key())
+    key.isNarrowed && (key.needsExchange || connection.narrowing(of: grant.saved) == .exchange)
+      && isGood(grant, SavedToken.Key())
   }
 
   /// Each narrowed token is a request to the provider with the account's one refresh token, and takes another's place.

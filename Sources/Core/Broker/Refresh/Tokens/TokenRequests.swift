@@ -7,11 +7,11 @@ import OAuth
 @BrokerActor
 final class TokenRequests: Piece {
   let runtime: Runtime
-  private let accounts: Accounts
-  private let providers: ProviderDirectory
+  let accounts: Accounts
+  let providers: ProviderDirectory
   private let journal: Journal
-  private let engine: RefreshEngine
-  private let authorizer: Authorizer
+  let engine: RefreshEngine
+  let authorizer: Authorizer
   private var verify: (@BrokerActor (AccountName, Duration) async -> Bool?)?
   /// The token that each account's provider was last asked about, and until when it is not asked again. Bounded by
   /// ``Limit/verifiedTokens``.
@@ -39,11 +39,12 @@ final class TokenRequests: Piece {
   func token(
     _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool = true
   ) async throws(RPCError) -> TokenGet.Result {
+    if params.kind == .idToken { return try await idToken(params, permission, isPaced: isPaced) }
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
-    try authorizer.checkResources(params.resource.map { [$0] } ?? [], of: grant, permission)
+    try authorizer.checkResources([params.resource, params.audience].compactMap(\.self), of: grant, permission)
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
-    let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
+    let key = try accounts.key(scopes: scopes, resource: params.resource, audience: params.audience, grant)
     let asker = isPaced ? Asker(permission.caller) : nil
     let (token, saved) = try await token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: asker,
@@ -64,7 +65,7 @@ final class TokenRequests: Piece {
     do throws(RPCError) {
       return try await engine.token(of: account, key, minimumTTL: minimumTTL, for: asker, until: deadline)
     } catch {
-      guard error.reason == .scopeNotGranted, key.isNarrowed, key.resource.isEmpty, let grant = accounts[account],
+      guard error.reason == .scopeNotGranted, key.isNarrowed, key.place == nil, let grant = accounts[account],
         providers[grant.saved.provider]?.narrowing(of: grant.saved) != .refresh
       else { throw error }
       return try await engine.token(
@@ -93,6 +94,7 @@ final class TokenRequests: Piece {
         "params.generation: token \(params.generation) of account \(account) was not handed out to this caller",
         hint: "Report the generation that token.get returned, as the same user and from the same unit.")
     }
+    guard params.kind != .idToken else { return try await idTokenRejected(params, grant, Asker(permission.caller)) }
     return try await reportRejected(params, by: Asker(permission.caller))
   }
 
@@ -138,6 +140,7 @@ final class TokenRequests: Piece {
     // A report on a token that is gone has no effect.
     guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else { return true }
     guard known == nil || !grant.isOfThisRun(token.key), permission.confirmation == nil else { return false }
+    guard permission.access != .idToken else { return true }
     return (try? authorizer.checkCap(of: token.scopes, grant.saved.account, permission)) != nil
   }
 
@@ -296,7 +299,7 @@ final class TokenRequests: Piece {
     try? await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation)
   }
 
-  private func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {
+  func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {
     guard let seconds else { return nil }
     guard seconds >= 0 else { throw .invalidParams("params.min_ttl: expected 0 or more seconds, got \(seconds)") }
     return .seconds(min(seconds, 1e9))
@@ -313,6 +316,10 @@ final class TokenRequests: Piece {
 // MARK: Methods
 
 extension TokenGet: Served {
+  /// What a token of this kind takes.
+  static func access(of kind: TokenKind?) -> Access { kind == .idToken ? .idToken : .use }
+  static func access(for params: Params) -> Access { access(of: params.kind) }
+  static var accesses: [Access] { [.use, .idToken] }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.token(call.params, call.permission)
   }
@@ -327,6 +334,8 @@ extension AccountRefresh: Served {
 
 extension TokenReportRejected: Served {
   static var subject: Subject<Params> { .account { $0.account } }
+  static func access(for params: Params) -> Access { TokenGet.access(of: params.kind) }
+  static var accesses: [Access] { TokenGet.accesses }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.reportRejected(call.params, call.permission)
   }

@@ -6,6 +6,10 @@ public struct TokenTraits: Sendable, Equatable {
   public var optionalScopes: [String] = []
   /// RFC 8707; nil: none.
   public var resource: String?
+  /// The audience requested by default; nil: none.
+  public var audience: String?
+  /// How requests name an audience; nil: the provider takes none, except at a token exchange.
+  public var audienceParameter: AudienceParameter?
   /// OpenID Connect: ID tokens are requested and verified.
   public var usesIDTokens: Bool
   /// Token responses identify the user even without an ID token.
@@ -34,6 +38,13 @@ public struct TokenTraits: Sendable, Equatable {
       case .session(let name): "\(name)=\(value)"
       }
     }
+  }
+
+  /// The request parameter for an audience.
+  public enum AudienceParameter: String, Sendable, CaseIterable {
+    case audience
+    /// RFC 8707: the audience is a URI.
+    case resource
   }
 
   public init(scopes: [String] = [], resource: String? = nil, usesIDTokens: Bool = false) {

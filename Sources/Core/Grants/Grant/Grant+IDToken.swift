@@ -1,0 +1,119 @@
+public import OAuth
+
+// The ID token of the login, and of the refreshes after it (OpenID Connect Core §12.2), for callers.
+extension Grant {
+  /// What a refresh returned as ID token.
+  public struct RefreshedIDToken: Sendable, Equatable {
+    public enum Outcome: Sendable, Equatable {
+      case new
+      /// The response contained none.
+      case absent
+      /// The response contained the previous one.
+      case unchanged
+      /// It could not be verified, for this reason.
+      case refused(String)
+    }
+
+    public var outcome: Outcome
+    public var at: Timestamp
+
+    /// The time before another refresh is made only for an ID token that the last refresh did not return.
+    static let life = Duration.seconds(900)
+    /// The same if the last refresh returned an ID token that had expired on arrival.
+    static let expiredLife = Duration.seconds(60)
+  }
+
+  /// The answer to a caller that wants an ID token.
+  public enum IDTokenAnswer: Sendable, Equatable {
+    case token(IDToken)
+    /// A token of a later generation may come with one.
+    case refresh
+    /// A refresh would not help.
+    case lacking(IDTokenLack)
+  }
+
+  /// Why the grant has no ID token for the caller.
+  public enum IDTokenLack: Sendable, Equatable {
+    /// The account has none, and its last refresh returned none.
+    case absent
+    /// The last refresh returned no newer one.
+    case notRenewed(RefreshedIDToken.Outcome)
+    case encrypted
+    case unreadable(String)
+    /// Fresh ID tokens are valid for this long, which is less than the caller wants.
+    case tooShort(lifetime: Duration)
+    /// Nothing can renew it.
+    case notRenewable
+  }
+
+  /// Answers a caller that wants an ID token with this much time left; nil: the policy's minimum.
+  ///
+  /// - Parameter reporter: the caller, which does not get an ID token that it reported.
+  public func idTokenAnswer(
+    minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, for reporter: Reporter?
+  ) -> IDTokenAnswer {
+    guard let compact = saved.idToken else { return renewal(at: now) ?? .lacking(.absent) }
+    let token: IDToken
+    do throws(IDTokenError) {
+      token = try IDToken.parse(compact)
+    } catch {
+      return .lacking(error == .encrypted ? .encrypted : .unreadable(error.description))
+    }
+    let lifetime = token.expiresAt - token.issuedAt
+    let floor = policy.floor(minimumTTL, lifetime: lifetime)
+    let left = token.expiresAt - now
+    if let minimumTTL, minimumTTL > floor, lastIDToken?.outcome == .new || !saved.isRenewable {
+      return .lacking(.tooShort(lifetime: lifetime.scaled(by: RefreshPolicy.largestFloorShare)))
+    }
+    let isReported = reporter.map { isIDTokenReported(by: $0) } ?? false
+    if left >= max(minimumTTL ?? floor, RefreshPolicy.shortestRest), !isReported, !hasEnded { return .token(token) }
+    if lastIDToken?.outcome == .new, !isReported, left < RefreshPolicy.shortestRest,
+      let at = lastIDToken?.at, now - at < RefreshedIDToken.expiredLife, token.expiresAt - at < floor
+    {
+      return .lacking(.tooShort(lifetime: max(.zero, token.expiresAt - at)))
+    }
+    return renewal(at: now) ?? .lacking(.notRenewable)
+  }
+
+  /// Whether the provider has ended the grant: its ID token proves nothing any more, even if it has not expired.
+  private var hasEnded: Bool {
+    switch saved.standing {
+    case .loginRequired(.noRefreshToken, _), .good, .failing, .misconfigured: false
+    case .loginRequired: true
+    }
+  }
+
+  /// Nil: nothing can renew the grant.
+  private func renewal(at now: Timestamp) -> IDTokenAnswer? {
+    guard saved.isRenewable || hasEnded else { return nil }
+    guard let last = lastIDToken, last.at <= now, now - last.at < RefreshedIDToken.life, !hasEnded else {
+      return .refresh
+    }
+    switch last.outcome {
+    case .new: return .refresh
+    case .absent where saved.idToken == nil: return .lacking(.absent)
+    case .absent, .unchanged, .refused: return .lacking(.notRenewed(last.outcome))
+    }
+  }
+
+  /// A refresh of the login's own token was answered.
+  mutating func noteIDToken(of issued: Issued, at now: Timestamp) {
+    let outcome: RefreshedIDToken.Outcome =
+      switch (issued.idToken, issued.warning) {
+      case (nil, let warning?): .refused(warning)
+      case (nil, nil): .absent
+      case (let new?, _): new == saved.idToken ? .unchanged : .new
+      }
+    if outcome == .new { idTokenReporters = [] }
+    lastIDToken = RefreshedIDToken(outcome: outcome, at: now)
+  }
+
+  /// A caller reported that its audience refused the ID token: it does not get this one again.
+  public mutating func idTokenReported(by reporter: Reporter) {
+    guard !idTokenReporters.contains(reporter) else { return }
+    if idTokenReporters.count >= TokenReport.most { idTokenReporters.removeFirst() }
+    idTokenReporters.append(reporter)
+  }
+
+  private func isIDTokenReported(by reporter: Reporter) -> Bool { idTokenReporters.contains(reporter) }
+}

@@ -1,0 +1,3 @@
+"""The cases register themselves."""
+
+from . import adapters, audiences, clients, policy, sockets  # noqa: F401
