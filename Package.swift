@@ -74,13 +74,14 @@ let layers = [
   "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
   "Edges": [
     "Callback", "Callers", "HTTPServer", "HTTPTransport", "Hooks", "Listening", "Loopback", "MetricsEndpoint", "Pages",
-    "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket", "UserPages",
+    "PostgreSQLStore", "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
+    "UserPages",
   ],
   "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
   "Clients": [
     "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "ProviderTemplates", "QRCodes",
   ],
-  "C": ["CAbsent", "CHeap", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
+  "C": ["CAbsent", "CHeap", "CLibpq", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
 ]
 
 let package = Package(
@@ -149,6 +150,8 @@ let package = Package(
     fastRoom("SQLite", ["CSQLite"]),
     fastRoom("StoreRows", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
     fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite", "StoreRows"]),
+    fastRoom(
+      "PostgreSQLStore", ["Broker", "CLibpq", "Grants", "OAuth", "Sealing", "SQLite", "SQLiteStore", "StoreRows"]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux", "Platform"]),
     // The name Configuration is another package's.
@@ -160,6 +163,8 @@ let package = Package(
     .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
+    // Loads libpq.so.5 while the program runs: nothing is linked (decision 71).
+    .target(name: "CLibpq"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (decision 53).
     .target(name: "CToml"),
     .target(name: "CAbsent", cSettings: [.define("FOUNDATION_IS_ABSENT", .when(configuration: .release))]),
@@ -168,7 +173,8 @@ let package = Package(
       name: "grantd",
       dependencies: [
         "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
-        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "Providers", "Sealing", "SQLiteStore",
+        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "PostgreSQLStore", "Providers", "Sealing",
+        "SQLiteStore",
         "SystemEvents", "Systemd",
         "TokenFiles", "UnixSocket", "UserPages", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore,
         nioPosix,

@@ -39,7 +39,7 @@ import Testing
   @Test("The example is right with every line in use, says every default, and has every key")
   func exampleInUse() throws {
     let fixture = try Fixture()
-    for name in ["google.secret", "company.secret", "gitlab-secret", "proxy-password"] {
+    for name in ["google.secret", "company.secret", "gitlab-secret", "proxy-password", "database-password"] {
       try fixture.write(name, "x", mode: 0o600)
     }
     for name in [
@@ -86,6 +86,10 @@ import Testing
     standard.socket.mode = 0o666
     standard.store.path = "/var/lib/grantd"
     standard.store.keyFile = "/var/lib/grantd/grantd.key"
+    standard.store.kind = .sqlite
+    standard.store.connection = "service=grantd"
+    standard.store.passwordFile = "\(fixture.folder)/database-password"
+    standard.store.password = Secret("x")
     standard.callback.publicOrigin = "https://broker.example.com"
     standard.metrics.listen = .loopback(host: "127.0.0.1", port: 9464)
     standard.http.listen = .loopback(host: "127.0.0.1", port: 7817)

@@ -105,7 +105,9 @@ struct Loader {
         read(item, Sections.callback, \.callback)
         publicURL = item.table?["public_url"]?.place ?? publicURL
       case "socket": read(item, Sections.socket, \.socket)
-      case "store": read(item, Sections.store, \.store)
+      case "store":
+        read(item, Sections.store, \.store)
+        Self.checkStore(&settings.store, item.table ?? [:], sources, report: &report)
       case "refresh": read(item, Sections.refresh, \.refresh)
       case "metrics": read(item, Sections.metrics, \.metrics)
       case "http": read(item, Sections.http, \.http)

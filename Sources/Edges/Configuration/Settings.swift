@@ -106,7 +106,18 @@ public struct Settings: Sendable, Equatable {
     public var path: String?
     /// The file that holds the sealing key. Absent: the credential `grantd.key`, else `grantd.key` in the state folder.
     public var keyFile: String?
+    /// Nil: SQLite.
+    public var kind: StoreKind?
+    /// A connection string of libpq, without a password.
+    public var connection: String?
+    public var passwordFile: String?
+    /// The contents of the password file.
+    public var password: Secret?
 
     public init() {}
+  }
+
+  public enum StoreKind: String, Sendable, CaseIterable {
+    case sqlite, postgresql
   }
 }

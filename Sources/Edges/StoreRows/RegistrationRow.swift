@@ -4,7 +4,8 @@ import OAuth
 
 extension SavedRegistration: StoredRow {
   package static let table = Table(
-    "registrations", key: ["provider"], columns: ["provider", "issuer", "client_id", "created_at", "detail"])
+    "registrations", key: ["provider"], columns: ["provider", "issuer", "client_id", "created_at", "detail"],
+    integers: ["created_at"], blobs: ["detail"])
 
   /// With the client: its secret must not be sent to another issuer.
   package var sealedWith: [String] { [provider.rawValue, issuer.rawValue, clientID] }

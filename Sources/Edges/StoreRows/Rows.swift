@@ -146,7 +146,8 @@ extension SavedLogin: StoredRow {
     columns: [
       "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
       "state", "nonce", "verifier", "dpop_key", "device", "progress",
-    ])
+    ], integers: ["max_age", "uid", "started_at", "expires_at"],
+    blobs: ["state", "nonce", "verifier", "dpop_key", "device", "progress"])
 
   /// With the login's purpose: changing it must not sign a user in elsewhere.
   package var sealedWith: [String] { [id.rawValue, provider.rawValue, account.rawValue] }
@@ -198,7 +199,8 @@ extension SavedLogin: StoredRow {
 extension PendingRevocation: StoredRow {
   package static let table = Table(
     "revocations", key: ["id"],
-    columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "context", "token"])
+    columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "context", "token"],
+    integers: ["attempts", "retry_at", "expires_at"], blobs: ["context", "token"])
 
   /// With the provider: changing it must not send the token to another one.
   package var sealedWith: [String] { [id, provider.rawValue] }

@@ -8,6 +8,7 @@ package import Sealing
 package struct Table: Sendable {
   package let name: String
   package let columns: [String]
+  package let key: [String]
   /// The types of the columns.
   package let types: [ColumnType]
   package let select: String
@@ -21,6 +22,7 @@ package struct Table: Sendable {
   ///   - blobs: the columns of type BLOB.
   package init(_ name: String, key: [String], columns: [String], integers: Set<String> = [], blobs: Set<String> = []) {
     self.name = name
+    self.key = key
     let (columns, blobs) = (columns + [Self.code], blobs.union([Self.code]))
     self.columns = columns
     types = columns.map { integers.contains($0) ? .integer : blobs.contains($0) ? .blob : .text }

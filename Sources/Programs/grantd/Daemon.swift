@@ -52,12 +52,11 @@ struct Daemon: Sendable {
       return try await LockedServing(key: locked, again: again, notifier: notifier, logger: logger)
         .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
     }
-    let store = try openStore()
-    if let limitation = store.limitation { logger.warning("\(limitation)") }
-    let notices = store.damageNotices
-    for notice in notices { logger.error("\(notice)") }
-    for notice in store.keyNotices { logger.notice("\(notice.message)") }
-    try await rescue.takeOver(into: store, logger)
+    let opening = StoreOpening(places, settings, notifier, logger)
+    let own = try opening.own(rescue)
+    let notices = own.damageNotices
+    try await rescue.takeOver(into: own, logger)
+    let store = try await opening.store(own)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(
       userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
@@ -71,10 +70,10 @@ struct Daemon: Sendable {
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
     let broker = await Broker(
-      store: store, transport: transport, surroundings: Live.surroundings,
+      store: store.store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
-      auditStore: audit, vault: store,
+      auditStore: audit, vault: store.vault,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
       readConfiguration: { [self] () async throws(RPCError) in try reread(transport, callbacks, http, loopback, hooks) }
     )
@@ -87,7 +86,7 @@ struct Daemon: Sendable {
       throw DaemonFailure(error)
     }
     // Damage may show only as the accounts are read.
-    for notice in store.damageNotices.dropFirst(notices.count) { logger.error("\(notice)") }
+    for notice in own.damageNotices.dropFirst(notices.count) { logger.error("\(notice)") }
     // Before the socket takes a reload, whose settings are newer.
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
@@ -100,7 +99,7 @@ struct Daemon: Sendable {
     do throws(SocketServerError) {
       try await server.start()
     } catch {
-      await store.close()
+      await store.store.close()
       throw DaemonFailure(
         message: error.description, hint: error.hint, status: error.isConfiguration ? 78 : 1)
     }
@@ -125,7 +124,7 @@ struct Daemon: Sendable {
       "serving",
       metadata: [
         "socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
-        "state": "\(store.location)", "version": "\(GrantdVersion.current)",
+        "state": "\(store.store.location)", "version": "\(GrantdVersion.current)",
       ])
     let stopBegan = await serve(
       Serving(
@@ -137,7 +136,7 @@ struct Daemon: Sendable {
     let unsaved = await broker.unsaved()
     var failure =
       if let loss { rescue.lost(unsaved, to: loss) } else {
-        await rescue.save(unsaved, with: broker.unsavedRest(), of: store, because: broker.storeFailure)
+        await rescue.save(unsaved, with: broker.unsavedRest(), of: own, because: broker.storeFailure)
       }
     let left = stopBegan + Self.stopTime - Live.uptime()
     let closing = max(.seconds(1), min(Self.closingTime, left))
@@ -154,7 +153,7 @@ struct Daemon: Sendable {
         }, within: closing / 2)
       await broker.finishTrail()
       await audit.close()
-      await store.close()
+      await store.store.close()
       await transport.close()
       await hooksEnd
     }
@@ -263,30 +262,6 @@ struct Daemon: Sendable {
     }
   }
 
-  private func openStore() throws -> SQLiteStore {
-    let folder = places.stateFolder(settings)
-    do throws(StoreError) {
-      let keys = try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory)
-      if places.instance == .user { LockedKey(folder: folder).forgetOther(than: keys.key) }
-      let onMigration: @Sendable (Int, Int) -> Void = { [notifier] step, all in
-        notifier.status("preparing the database: step \(step) of \(all)")
-        notifier.extendTimeout(by: Self.stepTime)
-      }
-      #if DEBUG
-        return try SQLiteStore.open(
-          folder: folder, key: keys.key, previousKeys: keys.previous, pageLimit: nil, onWritePoint: CrashPoint.wanted(),
-          onMigration: onMigration)
-      #else
-        return try SQLiteStore.open(
-          folder: folder, key: keys.key, previousKeys: keys.previous, onMigration: onMigration)
-      #endif
-    } catch {
-      var failure = DaemonFailure(error)
-      if case .corrupt = error { rescue.mention(in: &failure) }
-      throw failure
-    }
-  }
-
   // MARK: Configuration
 
   private func brokerConfiguration(_ settings: Settings) -> BrokerConfiguration {
@@ -342,7 +317,7 @@ extension DaemonFailure {
     let status: Int32 =
       switch error {
       case .corrupt, .newer, .wrongKey, .unusableKey: 65
-      case .owned, .unreadable, .unreadableAccount, .unwritable, .missing, .conflict, .closed: 1
+      case .owned, .unreadable, .unreadableAccount, .unwritable, .missing, .conflict, .shared, .closed: 1
       }
     self.init(message: error.message, hint: error.hint, status: status)
   }

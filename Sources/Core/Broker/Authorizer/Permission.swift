@@ -64,7 +64,7 @@ final class PolicyInForce: Sendable {
     _ principal: Principal, _ access: Access, _ method: String, _ account: String?, request: APIRequest? = nil
   ) -> Permission? {
     let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
-    guard !(state.isHeld && access == .use),
+    guard !(state.isHeld && (access == .use || access == .idToken)),
       case .allowed(let rule, let scopes, let confirmation) = state.policy.permission(
         access, method, account, principal.caller, request: request)
     else { return nil }
@@ -77,7 +77,7 @@ final class PolicyInForce: Sendable {
   func permissionForSome(_ principal: Principal, _ access: Access, _ method: String) -> Permission? {
     let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
     let policy = state.policy
-    guard !(state.isHeld && access == .use),
+    guard !(state.isHeld && (access == .use || access == .idToken)),
       policy.allowsSome(access, method: method, caller: principal.caller)
     else { return nil }
     return Permission(

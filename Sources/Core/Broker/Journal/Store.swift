@@ -74,6 +74,9 @@ public protocol Store: Sendable {
   /// ``close()``.
   var changesElsewhere: AsyncStream<AccountName>? { get }
 
+  /// The machines that share the store; nil: it has one owner.
+  var sharing: SharedStoreView? { get }
+
   /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
   /// database whose file was removed loses it all at the next start.
   ///
@@ -142,6 +145,8 @@ extension Store {
   public func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin] { [] }
 
   public var changesElsewhere: AsyncStream<AccountName>? { nil }
+
+  public var sharing: SharedStoreView? { nil }
 }
 
 /// The right to refresh one account, which one broker has at a time.
@@ -280,5 +285,7 @@ public enum StoreError: Error, Sendable, Equatable {
   case unwritable(path: String, detail: String)
   /// Another broker that shares the store changed what this commit expected. Nothing was changed.
   case conflict
+  /// The database that several brokers share.
+  case shared(SharedStoreTrouble)
   case closed
 }

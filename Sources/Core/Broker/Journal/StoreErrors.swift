@@ -16,6 +16,7 @@ extension StoreError {
     case .unreadable(let path, let detail): "\(path) cannot be opened: \(detail)"
     case .unwritable(let path, let detail): "\(path) could not be written: \(detail)"
     case .conflict: "another broker changed it at the same time"
+    case .shared(let trouble): trouble.message
     case .closed: "the store is closed: grantd is shutting down"
     }
   }
@@ -46,6 +47,7 @@ extension StoreError {
       "free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
         + "and grantd tries again"
     case .conflict: "try again"
+    case .shared(let trouble): trouble.hint
     case .closed:
       "start grantd again"
     }
@@ -55,7 +57,8 @@ extension StoreError {
   var isLoss: Bool {
     switch self {
     case .corrupt, .missing: true
-    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .closed:
+    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .shared,
+      .closed:
       false
     }
   }

@@ -74,16 +74,6 @@ enum Sections {
         "A connection without requests is closed after this time."),
     ])
 
-  static let store = Section<Settings.StoreSettings>(
-    header: "[store]", meaning: "Where grants are kept, sealed.",
-    keys: [
-      Key(
-        "path", .path, \.path, standard: "`/var/lib/grantd`; for a user `$XDG_STATE_HOME/grantd`", "The state folder."),
-      Key(
-        "key_file", .path, \.keyFile, standard: "the credential `grantd.key`, else `grantd.key` in the state folder",
-        "The file with the key that seals tokens."),
-    ])
-
   static let refresh = Section<RefreshPolicy>(
     header: "[refresh]", meaning: "When access tokens are renewed.",
     keys: [

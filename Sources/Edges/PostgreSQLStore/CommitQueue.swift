@@ -1,0 +1,264 @@
+import Broker
+import Dispatch
+import FoundationEssentials
+import Grants
+import SQLite
+import Synchronization
+
+/// The connection that commits, reads and leases, and the jobs that wait for it. Jobs that arrive while a transaction is
+/// being written share the next one.
+///
+/// - Note: unchecked, because everything but the inbox is used on the queue alone.
+final class CommitQueue: @unchecked Sendable {
+  /// Jobs that wait.
+  static let waitingLimit = 4096
+  /// A statement, a group, or a page is answered within this time.
+  static let patience = Duration.seconds(10)
+  /// After a failure to connect, the next attempt waits so long.
+  static let pause = Duration.milliseconds(300)
+
+  struct Inbox {
+    var isOpen = true
+    var waiting: [Job] = []
+    var isWriting = false
+  }
+
+  let target: Target
+  let uptime: @Sendable () -> Duration
+  let randomBytes: @Sendable (Int) -> [UInt8]
+  let queue = DispatchQueue(label: "grantd.store.shared")
+  private let inbox = Mutex(Inbox())
+  private var session: Session?
+  private var lastFailure: (failure: StoreError, at: Duration)?
+  /// Logins that this store has written.
+  private var knownLogins: Set<LoginID> = []
+  /// Nil: the node is not registered yet.
+  var writer: Writer?
+  /// The latest group in the database.
+  var latest = Data()
+  var timeline = ""
+  /// Called with the accounts that a transaction changed.
+  var tell: @Sendable (Set<AccountName>) -> Void = { _ in }
+
+  init(
+    _ target: Target, uptime: @escaping @Sendable () -> Duration, randomBytes: @escaping @Sendable (Int) -> [UInt8]
+  ) {
+    (self.target, self.uptime, self.randomBytes) = (target, uptime, randomBytes)
+  }
+
+  // MARK: From everywhere
+
+  func add(_ work: Job.Work, expecting: [Expectation]) async throws(StoreError) -> Leasing? {
+    let revision = Data(randomBytes(8))
+    let result = await withCheckedContinuation { continuation in
+      let job = Job(work: work, expecting: expecting, revision: revision, answer: continuation)
+      let refusal = inbox.withLock { inbox -> StoreError? in
+        guard inbox.isOpen else { return .closed }
+        guard inbox.waiting.count < Self.waitingLimit else {
+          return .shared(.init(.refused, target.location, "\(Self.waitingLimit) changes wait already"))
+        }
+        inbox.waiting.append(job)
+        if !inbox.isWriting {
+          inbox.isWriting = true
+          queue.async { self.drain() }
+        }
+        return nil
+      }
+      if let refusal { continuation.resume(returning: .failure(refusal)) }
+    }
+    return try result.get()
+  }
+
+  /// Runs on the queue with a session.
+  func use<Value: Sendable>(
+    _ body: @escaping @Sendable (Session, Duration) throws -> Value
+  ) async throws(StoreError) -> Value {
+    let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
+      queue.async {
+        do throws(StoreError) {
+          continuation.resume(returning: .success(try self.attempt(body)))
+        } catch {
+          continuation.resume(returning: .failure(error))
+        }
+      }
+    }
+    return try result.get()
+  }
+
+  func close() async {
+    inbox.withLock { $0.isOpen = false }
+    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+      queue.async {
+        self.session = nil
+        continuation.resume()
+      }
+    }
+  }
+
+  /// The server's timeline, which leases record.
+  func connected(to timeline: String) { queue.async { self.timeline = timeline } }
+
+  func know(_ logins: [LoginID]) { queue.async { self.knownLogins.formUnion(logins) } }
+
+  // MARK: On the queue
+
+  private func connected() throws(StoreError) -> Session {
+    if let session, !session.isLost { return session }
+    session = nil
+    if let lastFailure, uptime() - lastFailure.at < Self.pause { throw lastFailure.failure }
+    do {
+      let new = try Session(target, until: uptime() + Self.patience / 2, uptime: uptime)
+      try Self.refusePooler(new, at: target.location, until: uptime() + Self.patience / 2)
+      session = new
+      lastFailure = nil
+      return new
+    } catch {
+      let failure = StoreError(error, at: target.location)
+      lastFailure = (failure, uptime())
+      throw failure
+    }
+  }
+
+  /// Behind a pooler each transaction may be another server process: prepared statements and notifications are lost.
+  static func refusePooler(_ session: Session, at location: String, until deadline: Duration) throws {
+    let process = try session.ask("SELECT pg_backend_pid()", until: deadline).value?.integer
+    guard process == session.process else {
+      throw StoreError.shared(.init(.pooler, location, "the server process is not the connected one"))
+    }
+  }
+
+  /// A connection that broke while it was idle is replaced once; nothing was sent on it that matters.
+  private func attempt<Value>(_ body: (Session, Duration) throws -> Value) throws(StoreError) -> Value {
+    for isLast in [false, true] {
+      let session = try connected()
+      do {
+        return try body(session, uptime() + Self.patience)
+      } catch {
+        if case .lost? = error as? SessionFailure, !isLast { continue }
+        throw StoreError(error, at: target.location)
+      }
+    }
+    throw .closed
+  }
+
+  private func drain() {
+    while true {
+      let group = inbox.withLock { inbox in
+        let group = Array(inbox.waiting.prefix(CommitGroup.limit))
+        inbox.waiting.removeFirst(group.count)
+        inbox.isWriting = !group.isEmpty
+        return group
+      }
+      if group.isEmpty { return }
+      let results = write(group)
+      for (job, result) in zip(group, results) { job.answer.resume(returning: result) }
+    }
+  }
+
+  private func write(_ jobs: [Job]) -> [Result<Leasing?, StoreError>] {
+    func all(_ failure: StoreError) -> [Result<Leasing?, StoreError>] { jobs.map { _ in .failure(failure) } }
+    guard let writer else { return all(.closed) }
+    do {
+      let group = try CommitGroup(jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline) {
+        knownLogins.contains($0)
+      }
+      let (results, told) = try commit(group, writer)
+      note(jobs, results)
+      tell(told)
+      return results
+    } catch let failure as SessionFailure where failure.mayConcernOneCommit && jobs.count > 1 {
+      return jobs.flatMap { write([$0]) }
+    } catch {
+      return all(StoreError(error, at: target.location))
+    }
+  }
+
+  private func commit(
+    _ group: CommitGroup, _ writer: Writer
+  ) throws -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
+    for isLast in [false, true] {
+      let session = try connected()
+      do {
+        let answers = try session.run(group.queries, until: uptime() + Self.patience)
+        guard group.isNext(answers) else {
+          throw StoreError.shared(.init(.refused, target.location, "another process uses this machine's node id"))
+        }
+        latest = group.id
+        return group.results(answers)
+      } catch let failure as SessionFailure {
+        guard failure.isUnknown else { throw failure }
+        // The transaction may have been done.
+        if let applied = try settle(group, writer) { return group.settled(applied) }
+        if isLast || failure == .unconfirmed { throw failure }
+      }
+    }
+    throw StoreError.closed
+  }
+
+  /// Whether the transaction whose answer was lost was done. The row's lock waits for one that is being done, and one that
+  /// begins later finds another group before it.
+  private func settle(_ group: CommitGroup, _ writer: Writer) throws -> String? {
+    let session = try connected()
+    let fence = Data(randomBytes(8))
+    let answers = try session.run(
+      [
+        Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
+        Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
+        Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
+        Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
+        Query("COMMIT"),
+      ], until: uptime() + Self.patience)
+    latest = fence
+    guard let row = answers[2].rows.first, row[0].blob == group.id else { return nil }
+    return row[1].text
+  }
+
+  private func note(_ jobs: [Job], _ results: [Result<Leasing?, StoreError>]) {
+    for (job, result) in zip(jobs, results) {
+      guard case .commit(let changes) = job.work, case .success = result else { continue }
+      for change in changes {
+        switch change {
+        case .putLogin(let login): knownLogins.insert(login.id)
+        case .removeLogin(let id): knownLogins.remove(id)
+        default: break
+        }
+      }
+    }
+  }
+}
+
+extension StoreError {
+  init(_ error: any Error, at location: String) {
+    self =
+      switch error {
+      case let error as StoreError: error
+      case let error as SessionFailure: .shared(SharedStoreTrouble(error, at: location))
+      default: .shared(.init(.refused, location, "unexpected: \(type(of: error))"))
+      }
+  }
+}
+
+extension SharedStoreTrouble {
+  /// By SQLSTATE (PostgreSQL, "Error Codes").
+  init(_ failure: SessionFailure, at location: String) {
+    switch failure {
+    case .unconfirmed: self.init(.unconfirmed, location, "")
+    case .lost(let reason):
+      let isRefused = ["authentication failed", "does not exist", "pg_hba.conf", "permission denied"]
+        .contains { reason.contains($0) }
+      let isReadOnly = reason.contains("read-only") || reason.contains("in recovery")
+      self.init(isReadOnly ? .readOnly : isRefused ? .notPermitted : .unreachable, location, reason)
+    case .refused(let state, let message):
+      let kind: Kind =
+        switch state {
+        case "55P03", "57014": .lockTimeout
+        case "53100": .fullDisk
+        case "25006": .readOnly
+        case "42501", "28000", "28P01": .notPermitted
+        case "42P01", "3F000", "42703": .schema
+        default: .refused
+        }
+      self.init(kind, location, "\(message) (\(state))")
+    }
+  }
+}

@@ -1,0 +1,358 @@
+import Broker
+import Dispatch
+import FoundationEssentials
+import Grants
+import OAuth
+import SQLite
+import Synchronization
+
+/// The second connection: it listens and notifies, prolongs and releases leases, and gives the machine's sign of life.
+///
+/// - Note: unchecked, because all but `waiting` and `seen` is used on the queue alone.
+final class Keeper: @unchecked Sendable {
+  /// Each statement is answered within this time.
+  private static let patience = Duration.seconds(5)
+  /// How often the change log is read: notifications may be late or lost.
+  private static let catchUp = Duration.seconds(30)
+  /// The same if no notification arrives, as behind some poolers.
+  private static let deafCatchUp = Duration.seconds(1)
+  /// Changes stay in the log for this time; a broker that was away longer compares everything.
+  private static let kept = Duration.seconds(3600)
+  private static let pruning = Duration.seconds(60)
+  /// The probe at connect hears itself within this time.
+  private static let probe = Duration.seconds(1)
+  /// PostgreSQL's limit is 7,999 bytes.
+  private static let longestPayload = 7000
+  static let channel = "grantd_change"
+
+  let queue = DispatchQueue(label: "grantd.store.sharing")
+  private let target: Target
+  private let clock: SharedStoreClock
+  private let changes: AsyncStream<AccountName>.Continuation
+  /// Names that others must hear of.
+  private let waiting = Mutex<Set<AccountName>>([])
+  private let seen = Mutex(SharedStoreState())
+  var node: Node
+  private var session: Session?
+  /// With the node's lock, and nothing else yet.
+  private var claimed: Session?
+  private var source: (any DispatchSourceRead)?
+  private var timer: (any DispatchSourceTimer)?
+  private var lastAttempt: Duration?
+  private var last = Times()
+  /// Where the change log was read to: the oldest transaction that may still have been running.
+  private var position: String?
+  /// The database that the position belongs to.
+  private var identity: String?
+  private var isDeaf = false
+  /// Called when the database is another one than before, with its timeline.
+  var onTimeline: @Sendable (String) -> Void = { _ in }
+
+  private struct Times {
+    var heartbeat = Duration.zero
+    var catchUp = Duration.zero
+    var pruning = Duration.zero
+    var caughtUp: Duration?
+  }
+
+  init(_ target: Target, _ node: Node, _ clock: SharedStoreClock, _ changes: AsyncStream<AccountName>.Continuation) {
+    (self.target, self.node, self.clock, self.changes) = (target, node, clock, changes)
+  }
+
+  var state: SharedStoreState { seen.withLock { $0 } }
+
+  // MARK: From everywhere
+
+  /// Others hear of these after the commit, in a transaction that is not flushed.
+  func tell(_ accounts: Set<AccountName>) {
+    guard !accounts.isEmpty else { return }
+    let isFirst = waiting.withLock { waiting in
+      defer { waiting.formUnion(accounts) }
+      return waiting.isEmpty
+    }
+    if isFirst { queue.async { self.notify() } }
+  }
+
+  func ask(_ query: Query) async throws(StoreError) -> Answer {
+    let result: Result<Answer, StoreError> = await withCheckedContinuation { continuation in
+      queue.async {
+        do {
+          let session = try self.connected()
+          continuation.resume(returning: .success(try self.run(session, [query])[0]))
+        } catch {
+          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
+        }
+        self.hear()
+      }
+    }
+    return try result.get()
+  }
+
+  /// Makes sure that no other process has the node's id, and returns it.
+  func claim(_ random: @escaping @Sendable (Int) -> [UInt8]) async throws(StoreError) -> String {
+    let result: Result<String, StoreError> = await withCheckedContinuation { continuation in
+      queue.async {
+        do {
+          try self.claim(random)
+          continuation.resume(returning: .success(self.node.id))
+        } catch {
+          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
+        }
+      }
+    }
+    return try result.get()
+  }
+
+  /// Connects, and repeats what is due from now on.
+  func start() async throws(StoreError) {
+    let result: Result<Void, StoreError> = await withCheckedContinuation { continuation in
+      queue.async {
+        do {
+          _ = try self.connected()
+          let timer = DispatchSource.makeTimerSource(queue: self.queue)
+          timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
+          timer.setEventHandler { [weak self] in self?.tick() }
+          timer.activate()
+          self.timer = timer
+          continuation.resume(returning: .success(()))
+        } catch {
+          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
+        }
+      }
+    }
+    try result.get()
+  }
+
+  func close() async {
+    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+      queue.async {
+        self.timer?.cancel()
+        self.notify()
+        if let session = self.session, !session.isLost {
+          try? self.node.end(session, until: self.clock.uptime() + Self.patience)
+        }
+        self.disconnect()
+        self.changes.finish()
+        continuation.resume()
+      }
+    }
+  }
+
+  // MARK: The session, on the queue
+
+  private func run(_ session: Session, _ queries: [Query]) throws -> [Answer] {
+    do {
+      return try session.run(queries, until: clock.uptime() + Self.patience)
+    } catch {
+      if session.isLost { disconnect() }
+      throw error
+    }
+  }
+
+  private func disconnect() {
+    source?.cancel()
+    (source, session) = (nil, nil)
+  }
+
+  private func opened() throws -> Session {
+    if let lastAttempt, clock.uptime() - lastAttempt < CommitQueue.pause {
+      throw SessionFailure.lost("the connection ended")
+    }
+    lastAttempt = clock.uptime()
+    let new = try Session(target, until: clock.uptime() + Self.patience, uptime: clock.uptime)
+    try CommitQueue.refusePooler(new, at: target.location, until: clock.uptime() + Self.patience)
+    return new
+  }
+
+  /// Takes the lock of the node. If another running broker has the same id, its state folder was copied: this machine gets
+  /// a new id.
+  private func claim(_ random: (Int) -> [UInt8]) throws {
+    let new = try opened()
+    let begun = clock.uptime()
+    let first = try node.sign(new, until: begun + Self.patience)
+    while try !node.lock(new, until: clock.uptime() + Self.patience) {
+      if try node.sign(new, until: clock.uptime() + Self.patience) != first {
+        node.id = hexadecimal(random(8))
+      } else if clock.uptime() - begun > Node.silence {
+        break
+      } else {
+        _ = try new.ask("SELECT pg_sleep(0.5)", until: clock.uptime() + Self.patience)
+      }
+    }
+    claimed = new
+  }
+
+  private func connected() throws -> Session {
+    if let session, !session.isLost { return session }
+    disconnect()
+    let new: Session
+    if let claimed {
+      new = claimed
+      self.claimed = nil
+    } else {
+      new = try opened()
+    }
+    _ = try run(new, [Query("SET synchronous_commit = off"), Query("LISTEN \(Self.channel)")])
+    isDeaf = try !probe(new)
+    _ = try node.lock(new, until: clock.uptime() + Self.patience)
+    session = new
+    // Not closed by the source: libpq closes it, after the source was cancelled.
+    let source = DispatchSource.makeReadSource(fileDescriptor: new.descriptor, queue: queue)
+    source.setEventHandler { [weak self] in self?.hear() }
+    source.activate()
+    self.source = source
+    try catchUp(new)
+    try beat(new)
+    return new
+  }
+
+  /// Whether a notification arrives.
+  private func probe(_ session: Session) throws -> Bool {
+    let end = clock.uptime() + Self.probe
+    _ = try run(session, [Query("SELECT pg_notify('\(Self.channel)', $1::text)", [.text("\(node.id)\nprobe")])])
+    while clock.uptime() < end {
+      if try !session.listen().isEmpty { return true }
+      _ = try run(session, [Query("SELECT pg_sleep(0.01)")])
+    }
+    return false
+  }
+
+  private func tick() {
+    do {
+      let session = try connected()
+      let now = clock.uptime()
+      if now - last.heartbeat >= Node.heartbeat { try beat(session) }
+      if now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }
+      if now - last.pruning >= Self.pruning {
+        last.pruning = now
+        _ = try run(
+          session,
+          [
+            Query(
+              "DELETE FROM grantd.change WHERE at < clock_timestamp() - interval '\(Self.kept.components.seconds) s'")
+          ])
+      }
+      hear()
+    } catch {
+      let failure = StoreError(error, at: target.location)
+      seen.withLock { $0.failure = failure }
+    }
+  }
+
+  private func beat(_ session: Session) throws {
+    let begun = clock.uptime()
+    let values: [ColumnValue] = [.text(node.id), .text(node.run)]
+    let answers = try run(
+      session,
+      [
+        Query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8"),
+        Query(
+          "UPDATE grantd.node SET seen_at = clock_timestamp() WHERE id = $1::text AND run = $2::text RETURNING 1::int8",
+          values),
+      ])
+    last.heartbeat = begun
+    let offset = clock.now().milliseconds - (answers[0].value?.integer ?? 0)
+    let found = try run(
+      session,
+      [
+        Query(
+          "UPDATE grantd.node SET clock_offset_ms = $3::int8 WHERE id = $1::text AND run = $2::text",
+          values + [.integer(offset)]), SharedStoreState.facts, SharedStoreState.query,
+      ])
+    var state = SharedStoreState(found[1], found[2], own: node.id)
+    state.clockOffset = .milliseconds(offset)
+    state.isDeaf = isDeaf
+    state.isReplaced = answers[1].rows.isEmpty
+    let new = state
+    seen.withLock { $0 = new }
+  }
+
+  // MARK: Changes
+
+  /// Reads the change log from the oldest transaction that was running at the last reading.
+  private func catchUp(_ session: Session) throws {
+    let answers = try run(
+      session,
+      [
+        Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+        Query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"),
+        Query(
+          """
+          SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' ||
+            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' ' || 'grantd.grants'::regclass::oid::text
+            || ' ' || (SELECT oid FROM pg_database WHERE datname = current_database())::text,
+            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+          """),
+        Query(
+          """
+          SELECT DISTINCT name FROM grantd.change
+            WHERE xact >= $1::text::xid8 AND node <> $2::text AND kind IN ('account', 'login')
+          """, [.text(position ?? "18446744073709551615"), .text(node.id)]),
+        Query("COMMIT"),
+      ])
+    let now = clock.uptime()
+    last.catchUp = now
+    let found = answers[2].value?.text
+    let isNew = identity != nil && found != identity
+    let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
+    position = answers[1].value?.text
+    last.caughtUp = now
+    if identity != found {
+      identity = found
+      onTimeline(answers[2].rows.first?[1].text ?? "")
+    }
+    if isNew || isLate {
+      let all = try run(session, [Query("SELECT account FROM grantd.grants ORDER BY account")])[0]
+      yield(all.rows.compactMap { $0.first?.text })
+    }
+    yield(answers[3].rows.compactMap { $0.first?.text })
+  }
+
+  private func yield(_ names: [String]) {
+    for name in names { if let account = AccountName(rawValue: name) { changes.yield(account) } }
+  }
+
+  private func hear() {
+    guard let session else { return }
+    do {
+      for payload in try session.listen() {
+        let lines = payload.split(separator: "\n").map(String.init)
+        guard let from = lines.first, from != node.id else { continue }
+        yield(Array(lines.dropFirst()))
+      }
+    } catch {
+      disconnect()
+    }
+  }
+
+  private func notify() {
+    let accounts = waiting.withLock { waiting in
+      defer { waiting = [] }
+      return waiting
+    }
+    guard !accounts.isEmpty else { return }
+    // Lost, if there is no connection: the others read the change log.
+    guard let session = try? connected() else { return }
+    var (queries, payload) = ([Query](), "")
+    for account in accounts {
+      if payload.utf8.count + account.rawValue.utf8.count > Self.longestPayload {
+        queries.append(notification(payload))
+        payload = ""
+      }
+      payload += "\n\(account)"
+    }
+    queries.append(notification(payload))
+    _ = try? run(session, queries)
+    hear()
+  }
+
+  private func notification(_ payload: String) -> Query {
+    Query("SELECT pg_notify('\(Self.channel)', $1::text)", [.text(node.id + payload)])
+  }
+}
+
+/// The clocks, which only the composition root reads.
+struct SharedStoreClock: Sendable {
+  let now: @Sendable () -> Timestamp
+  let uptime: @Sendable () -> Duration
+}

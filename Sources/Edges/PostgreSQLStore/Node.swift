@@ -1,0 +1,85 @@
+import Broker
+import FoundationEssentials
+import SQLite
+
+/// This machine among those that share the database.
+struct Node: Sendable {
+  /// The machine's, kept in its own SQLite database: 16 hexadecimal digits.
+  var id: String
+  /// This process's.
+  let run: String
+  let name: String
+  let version: String
+
+  /// After this time without a sign, a session that still has a node's lock is dead.
+  static let silence = Duration.seconds(12)
+  /// How often a running broker gives a sign.
+  static let heartbeat = Duration.seconds(5)
+
+  /// Takes the node's lock for as long as the session lasts. False: another session has it.
+  func lock(_ session: Session, until deadline: Duration) throws -> Bool {
+    let answer = try session.ask(
+      "SELECT pg_try_advisory_lock(\(Int32(0x6772_6e74)), hashtext($1::text))", [.text(id)], until: deadline)
+    return answer.value?.integer == 1
+  }
+
+  /// When another run of this node gave its latest sign, as a number that changes.
+  func sign(_ session: Session, until deadline: Duration) throws -> String? {
+    try session.ask(
+      "SELECT seen_at::text || run FROM grantd.node WHERE id = $1::text", [.text(id)], until: deadline
+    ).value?.text
+  }
+
+  /// Records this run. What the one before it held is free, and its logins are this one's.
+  ///
+  /// - Parameter group: the first value of the node's ``CommitGroup/id``.
+  /// - Returns: the accounts whose leases ended with the run before.
+  func register(_ session: Session, group: Data, until deadline: Duration) throws -> [String] {
+    let values: [ColumnValue] = [.text(id), .text(run)]
+    let answers = try session.run(
+      [
+        Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
+        Query("SELECT set_config('synchronous_commit', 'on', true)"),
+        Query(
+          """
+          INSERT INTO grantd.node (id, run, name, version, schema_known)
+            VALUES ($1::text, $2::text, $3::text, $4::text, $5::int8)
+            ON CONFLICT (id) DO UPDATE SET run = excluded.run, name = excluded.name, version = excluded.version,
+              schema_known = excluded.schema_known, started_at = clock_timestamp(), seen_at = clock_timestamp(),
+              ended_at = NULL
+          """, values + [.text(name), .text(version), .integer(Int64(Schema.version))]),
+        Query(
+          """
+          INSERT INTO grantd.writer (node, last, applied) VALUES ($1::text, $2::bytea, '')
+            ON CONFLICT (node) DO UPDATE SET last = excluded.last, applied = ''
+          """, [.text(id), .blob(group)]),
+        Query("UPDATE grantd.logins SET run = $2::text WHERE node = $1::text", values),
+        Query(
+          """
+          UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL
+            WHERE node = $1::text AND run <> $2::text RETURNING account
+          """, values),
+        Query("COMMIT"),
+      ], until: deadline)
+    return answers[5].rows.compactMap { $0.first?.text }
+  }
+
+  /// The goodbye: others need not wait for what this run held.
+  func end(_ session: Session, until deadline: Duration) throws {
+    let values: [ColumnValue] = [.text(id), .text(run)]
+    _ = try session.run(
+      [
+        Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
+        Query(
+          "UPDATE grantd.node SET ended_at = clock_timestamp() WHERE id = $1::text AND run = $2::text", values),
+        Query(
+          "UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL WHERE node = $1::text AND run = $2::text",
+          values),
+        Query("COMMIT"),
+      ], until: deadline)
+  }
+}
+
+func hexadecimal(_ bytes: [UInt8]) -> String {
+  bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+}

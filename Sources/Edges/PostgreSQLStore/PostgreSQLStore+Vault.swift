@@ -1,0 +1,19 @@
+public import Broker
+import SQLiteStore
+
+// Backups are those of the machine's own database; the key is every machine's, and none can change it alone.
+extension PostgreSQLStore: Vault {
+  public func rotateKey() async throws(KeyRotationError) -> KeyRotation {
+    throw .fixed(source: "the fleet: every machine that shares \(location) has the same key")
+  }
+
+  public func checkSize() async throws(BackupError) { try await own.checkSize() }
+
+  public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+    try await own.pack(backup, with: secret)
+  }
+
+  public func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+    try await own.unpack(file, with: secret)
+  }
+}
