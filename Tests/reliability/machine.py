@@ -38,7 +38,9 @@ class SmallDisk:
         self.is_full = False
 
     def close(self):
-        self.free()
+        # It may be read-only.
+        with contextlib.suppress(OSError):
+            self.free()
         subprocess.run(["umount", "-l", str(self.folder)], check=False)
 
 

@@ -143,6 +143,7 @@ public final class Broker {
     audit.started(reloading.configuration)
     journal.takeOver(values: stored.values)
     hold.takeOver()
+    if let error = journal.store.writesFail { journal.failed(error) }
     registrations.takeOver(stored.registrations)
     providers.takeOver(reloading.configuration.providers + registrations.registered)
     try await loadAccounts(progress)

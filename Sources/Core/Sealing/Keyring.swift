@@ -64,6 +64,9 @@ public struct Keyring: Sendable {
   /// - Parameter opens: whether values of the store open under this key.
   public func find(where opens: (Sealer) -> Bool) -> Under? { candidates.first { opens($0.0) }?.1 }
 
+  /// The store stays under this key for now, and nothing of a change to it is done or taken back.
+  public func unchanged(_ key: SealingKey) -> Settled { Settled(key: key, notices: []) }
+
   /// The key itself.
   public func key(_ under: Under) -> SealingKey {
     switch under {

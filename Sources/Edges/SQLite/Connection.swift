@@ -8,6 +8,8 @@ import Synchronization
 public final class Connection: @unchecked Sendable {
   public struct Options: Sendable {
     public var isReadOnly = false
+    /// Nothing can change the file, and it has no log: SQLite makes no files beside it. Only with `isReadOnly`.
+    public var isImmutable = false
     /// How long a statement waits for another connection.
     public var patience: Duration = .zero
     /// Run on the open connection before all else.
@@ -25,8 +27,10 @@ public final class Connection: @unchecked Sendable {
   public init(path: String, _ options: Options = Options()) throws {
     // No mutex of SQLite's: `turn` is one.
     let access = options.isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    let naming = options.isImmutable ? SQLITE_OPEN_URI : 0
     var handle: OpaquePointer?
-    let code = sqlite3_open_v2(path, &handle, access | SQLITE_OPEN_NOMUTEX, nil)
+    let name = options.isImmutable ? Self.immutable(path) : path
+    let code = sqlite3_open_v2(name, &handle, access | naming | SQLITE_OPEN_NOMUTEX, nil)
     guard code == SQLITE_OK, let handle else {
       defer { sqlite3_close(handle) }
       throw DatabaseError(code, in: handle)
@@ -41,6 +45,14 @@ public final class Connection: @unchecked Sendable {
     for prepare in options.preparations { try prepare(database) }
     // SQLite looks at the file only now.
     _ = try database.value("SELECT 1 FROM sqlite_master LIMIT 1")
+  }
+
+  /// SQLite's URI of a file that does not change.
+  private static func immutable(_ path: String) -> String {
+    let special: Set<UInt8> = [UInt8(ascii: "%"), UInt8(ascii: "?"), UInt8(ascii: "#")]
+    var bytes = Array("file:".utf8)
+    for byte in path.utf8 { bytes += special.contains(byte) ? Array("%\(String(byte, radix: 16))".utf8) : [byte] }
+    return String(decoding: bytes, as: UTF8.self) + "?immutable=1"
   }
 
   /// Without a transaction but those that `body` begins.

@@ -33,8 +33,14 @@ public final class SQLiteStore: Store {
     /// What is not in the database yet.
     var rescued: [Rescued] = []
     var commits: CommitCount
+    /// The disk was read-only at the start: nothing can be written before the database is opened again.
+    var isReadOnly: Bool
 
-    init(database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey, commits: CommitCount) {
+    init(
+      database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey, commits: CommitCount,
+      isReadOnly: Bool
+    ) {
+      self.isReadOnly = isReadOnly
       self.commits = commits
       self.database = database
       self.files = files
@@ -105,11 +111,12 @@ public final class SQLiteStore: Store {
     onWritePoint: (@Sendable (WritePoint) -> Void)?, onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
-    let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
+    let isReadOnly = folder.isReadOnly
+    let lock = try OwnerLock.acquire(folder.lock, owning: folder.path, isReadOnly: isReadOnly)
     let opening = Opening(
       folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint,
       onStep: { onMigration?($0, Schema.version) })
-    let opened = try opening.database()
+    let opened = isReadOnly ? try opening.databaseToRead() : try opening.database()
     var commits = CommitCount(in: folder)
     let lost: LostCommits?
     do { lost = try commits.compare(opened.database, opened.keys.key.sealer) } catch {
@@ -118,7 +125,8 @@ public final class SQLiteStore: Store {
     return SQLiteStore(
       opening, opened.keys.notices, opened.damageNotices, lost,
       Home(
-        database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.keys.key, commits: commits))
+        database: opened.database, files: isReadOnly ? nil : OpenFiles(in: folder), lock: lock, key: opened.keys.key,
+        commits: commits, isReadOnly: isReadOnly))
   }
 
   /// What waits for the disk, for tests.
@@ -229,6 +237,7 @@ public final class SQLiteStore: Store {
   /// Looked at before and after: what was written into a file that is gone was not saved.
   func transaction(_ group: [Inbox.Commit]) throws {
     opening.onWritePoint?(.taken(commits: group.count))
+    try becomeWritable()
     let database = try database()
     try opening.folder.withdrawSuccessor()
     try home.withLock { $0.files }?.examine()

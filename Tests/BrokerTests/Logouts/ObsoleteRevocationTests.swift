@@ -80,7 +80,10 @@ import Testing
     let login = try await rig.start()
     rig.store.set(.fails, concerning: isRenewal)
     let callback = Task { await rig.callBack(login) }
-    #expect(await rig.clock.passes { await callback.value }.kind == .failed)
+    #expect(await rig.clock.passes { await callback.value }.kind == .actionRequired)
+    await rig.clock.passes(by: .seconds(5)) {
+      #expect(await eventually { await rig.reason { try await rig.waitFor(login) } == .storeFailure })
+    }
     let waiting = await rig.broker.revocations.count
     #expect(waiting >= 2 && rig.store.revocations.count == waiting)
   }

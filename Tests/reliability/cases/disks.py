@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import subprocess
 
-from grantd_testing import Refused, Wrong
+from grantd_testing import Refused, Wrong, until
 from machine import SmallDisk
 from provider.web import sign_in
 
@@ -87,5 +88,80 @@ async def login_full_lost(stage):
     return f"status {status}: {lines[0][25:200]}"
 
 
+def mounted(disk, how):
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk.folder)], check=True)
+
+
+def read_only_start(is_killed):
+    """A start on a read-only disk returns the tokens on disk, begins nothing, and continues once it is writable."""
+    async def case(stage):
+        disk = stage.disk(SmallDisk)
+        realm = stage.realm()
+        daemon = stage.daemon(state=disk.folder / "state")
+        client = await daemon.start()
+        names = await stage.sign_in(daemon, client, realm, 4)
+        tokens = {name: (await client.call("token.get", account=name))["access_token"] for name in names}
+        client.close()
+        if is_killed:
+            daemon.kill()
+            await daemon.process.ended(10)
+        else:
+            await daemon.stop()
+        mounted(disk, "ro")
+        since, sign_ins = len(stage.ledger.records), len(realm.families)
+        client = await daemon.start()
+        for name, token in tokens.items():
+            if (await client.call("token.get", account=name))["access_token"] != token:
+                raise Wrong(f"{name} gives another token than the one on disk")
+        store = (await client.call("broker.status"))["store"]
+        if store["state"] != "degraded" or "read-only" not in store["message"]:
+            raise Wrong(f"the store's state is {store}")
+        _, status = await daemon.grantctl("status")
+        _, doctor = await daemon.grantctl("doctor")
+        for name, output in (("status", status), ("doctor", doctor)):
+            if "degraded" not in output or "read-only" not in output or "Mount it read-write" not in output:
+                raise Wrong(f"{name} does not name the disk: {output}")
+        for method, values in (("login.start", {"provider": realm.name, "account": "new"}),
+                               ("token.report_rejected", {"account": names[0], "generation": 1, "timeout": 2})):
+            try:
+                raise Wrong(f"{method} answers {await client.call(method, **values)}")
+            except Refused as refusal:
+                if refusal.reason != "store_failure" or "read-only" not in str(refusal):
+                    raise Wrong(f"{method} is refused with {refusal.reason}: {refusal}") from refusal
+        if any(stage.requests(name, since) for name in names) or len(realm.families) != sign_ins:
+            raise Wrong("the provider got requests")
+        mounted(disk, "rw")
+
+        async def works():
+            return (await client.call("broker.status"))["store"]["state"] == "ok"
+
+        await until(works, 60, "the store stays degraded though the disk is writable")
+        await stage.prove(client, names, 30)
+        (new,) = await stage.sign_in(daemon, client, realm, 1, prefix="new")
+        client.close()
+        client = await stage.restart(daemon)
+        await stage.prove(client, [*names, new], 30)
+        return "4 accounts are served; refreshes and logins follow once the disk is writable"
+
+    return case
+
+
+async def read_only_no_state(stage):
+    """Without a database on the read-only disk the start fails, and the error names the disk."""
+    disk = stage.disk(SmallDisk)
+    stage.realm()
+    daemon = stage.daemon(state=disk.folder / "state")
+    daemon.state.mkdir(mode=0o700)
+    mounted(disk, "ro")
+    daemon.launch()
+    if not await daemon.process.ended(20) or daemon.process.status == 0:
+        raise Wrong(f"the start has status {daemon.process.status}")
+    if not daemon.lines("ead-only"):
+        raise Wrong(f"the error does not name the disk: {daemon.last_lines(2)}")
+    return daemon.last_lines(1)[:200]
+
+
 CASES = {
+    "read-only-start": read_only_start(False), "read-only-start-killed": read_only_start(True),
+    "read-only-no-state": read_only_no_state,
     "login-full-disk": login_full, "login-full-disk-stop": login_full_stop, "login-full-disk-lost": login_full_lost}

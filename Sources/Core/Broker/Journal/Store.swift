@@ -22,6 +22,9 @@ public protocol Store: Sendable {
   /// What the database lacks of earlier runs; nil: nothing, as far as is known.
   var lostCommits: LostCommits? { get }
 
+  /// Why no commit can succeed since the start, such as a disk that was mounted read-only; nil: commits can succeed.
+  var writesFail: StoreError? { get }
+
   /// The rows that could not be read since the store was opened, without those of accounts that were returned.
   var setAside: [SetAsideRow] { get }
 
@@ -115,6 +118,7 @@ extension Store {
   public func countAccounts() async throws(StoreError) -> Int { try await load().grants.count }
 
   public var lostCommits: LostCommits? { nil }
+  public var writesFail: StoreError? { nil }
   public var setAside: [SetAsideRow] { [] }
   public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? { nil }
   public func discard(_ row: RowName) async throws(StoreError) -> Bool { false }

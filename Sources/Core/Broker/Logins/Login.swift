@@ -42,7 +42,7 @@ struct Login {
     if case .pending = phase { true } else { false }
   }
 
-  /// Why its tokens are in memory alone; nil: they are not.
+  /// Why its tokens are only in memory; nil: they are not.
   var storeFailure: StoreError? {
     if case .unsaved(let error) = phase { error } else { nil }
   }

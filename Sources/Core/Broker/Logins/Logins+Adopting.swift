@@ -121,8 +121,8 @@ extension Logins {
     journal.saveSoon()
   }
 
-  /// Commits the grant, its token and the end of the login in one transaction, with what is to be revoked of the grant
-  /// before; tries again for a while.
+  /// Commits the grant, its token and the end of the login in one transaction, with the revocations of the replaced
+  /// grant; tries again for a while.
   private func commit(
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider, tries: Int
   ) async throws(StoreError) -> [PendingRevocation] {

@@ -3,11 +3,11 @@ import Grants
 import Logging
 import OAuth
 
-// Tokens of logins on a disk that takes nothing: they stay in memory until it does. The code is spent, so nothing else
-// would bring them again.
+// Tokens of logins on a disk that takes nothing: they stay in memory until it does. The code is spent, so no other
+// request can bring them again.
 extension Logins {
   /// The tokens become the account's and the login is completed, or it ends with the error that is returned. If the disk
-  /// does not take them, the login goes on.
+  /// does not take them, the login continues.
   @discardableResult
   func adoptOrFail(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind

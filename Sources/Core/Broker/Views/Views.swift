@@ -101,6 +101,13 @@ final class Views: Piece {
         hint: "Look at the disk: `iostat -x 1`, `journalctl -k`. Answers wait until what they say is on it.",
         since: journal.oldestCommit.map { wall($0).seconds })
     }
+    if journal.store.writesFail != nil {
+      return .init(
+        path: path, state: "degraded", message: failure.message,
+        hint: "Mount it read-write: grantd then continues within 30 s. Until then it returns the tokens on disk and "
+          + "begins no refresh and no login.",
+        since: journal.failingSince?.seconds, held_back: engine.heldBackCount)
+    }
     return .init(
       path: path, state: "failing", message: failure.message, hint: failure.hint,
       since: journal.failingSince?.seconds, held_back: engine.heldBackCount)

@@ -36,13 +36,13 @@ struct Opening {
     var damageNotices: [String] = []
   }
 
-  private enum Found {
+  enum Found {
     case nothing
     case store(Keyring.Under, Damage)
   }
 
   /// What is wrong with a database whose key fits.
-  private struct Damage {
+  struct Damage {
     /// SQLite's words; nil: its structure is sound.
     var structure: String?
     /// The note of its key cannot be read.
@@ -157,7 +157,7 @@ struct Opening {
   // MARK: Looking
 
   /// What is there. Writes nothing to the database, but for what a journal says must be taken back.
-  private func look() throws(StoreError) -> Found {
+  func look() throws(StoreError) -> Found {
     guard folder.size(of: folder.database) > 0 else {
       // SQLite would take the empty database for a new one, and delete the log.
       guard folder.size(of: folder.log) == 0 else {
@@ -167,7 +167,7 @@ struct Opening {
     }
     try checkHeader()
     do {
-      var options = Self.looking
+      var options = reading
       // The first start ended while it turned the log on: SQLite reads nothing before that is taken back.
       options.isReadOnly = folder.size(of: folder.database + "-journal") == 0
       let database = try Connection(path: folder.database, options)
@@ -225,7 +225,7 @@ struct Opening {
   /// Reads all of the database on a connection of its own.
   func verify() throws(StoreError) {
     do {
-      let database = try Connection(path: folder.database, Self.looking)
+      let database = try Connection(path: folder.database, reading)
       defer { try? database.close() }
       try database.read(verify)
     } catch {
@@ -300,6 +300,13 @@ struct Opening {
   }
 
   // MARK: Connections
+
+  /// For a look at the folder's database.
+  var reading: Connection.Options {
+    var options = Self.looking
+    options.isImmutable = folder.isReadOnly && folder.size(of: folder.log) == 0
+    return options
+  }
 
   static var looking: Connection.Options {
     var options = Connection.Options()

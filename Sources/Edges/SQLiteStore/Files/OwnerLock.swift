@@ -23,7 +23,10 @@ final class OwnerLock: Sendable {
   /// - Parameters:
   ///   - path: the lock's file, which stays: removing it would let two processes lock two files.
   ///   - folder: what is owned.
-  static func acquire(_ path: String, owning folder: String) throws(StoreError) -> OwnerLock {
+  ///   - isReadOnly: the file cannot be made. ``lockFile(_:owning:)`` follows once it can.
+  static func acquire(
+    _ path: String, owning folder: String, isReadOnly: Bool = false
+  ) throws(StoreError) -> OwnerLock {
     let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw .unreadable(path: folder, detail: systemError(errno)) }
     let lock = OwnerLock(folder: descriptor)
@@ -35,7 +38,7 @@ final class OwnerLock: Sendable {
       throw .owned(path: folder, pid: owner(in: file))
     }
     if code != 0 { lock.descriptors.withLock { $0.isOfFile = true } }
-    try lock.lockFile(path, owning: folder)
+    if !isReadOnly { try lock.lockFile(path, owning: folder) }
     return lock
   }
 

@@ -26,6 +26,13 @@ struct StateFolder: Equatable {
     return stat(file, &status) == 0 ? Int(status.st_size) : 0
   }
 
+  /// Its file system is mounted read-only.
+  var isReadOnly: Bool {
+    var status = statvfs()
+    // ST_RDONLY
+    return statvfs(path, &status) == 0 && status.f_flag & 1 != 0
+  }
+
   /// Makes the folder (0700) where it is missing, and refuses one where other users could replace files.
   static func prepare(_ path: String) throws(StoreError) -> StateFolder {
     do throws(SealingError) { try PrivateFiles.prepareFolder(path) } catch { throw StoreError(error) }

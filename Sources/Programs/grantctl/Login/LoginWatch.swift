@@ -94,7 +94,7 @@ struct LoginWatch: Sendable {
     throw Failure(.interrupted, "interrupted")
   }
 
-  /// Why it ends before the person is done. The login ends with it.
+  /// Why it ends before the user is done. The login ends with it, unless it only waits for the disk.
   private func ended(_ happening: Happening, _ waits: String?) async -> Failure {
     if let waits {
       return Failure(

@@ -231,7 +231,7 @@ public enum BrokerStatus: RPCMethod {
     public static let docs = [
       "path": "The database file.",
       "state":
-        "`ok`; `slow`: a commit takes long; `failing`: the last one failed; `older`: commits of earlier runs are missing.",
+        "`ok`; `slow`: a commit takes long; `failing`: the last one failed; `degraded`: the disk was read-only at the start; `older`: commits of earlier runs are missing.",
       "message": "What is wrong, for people.",
       "hint": "What a person should do.",
       "since": "Since when it is not `ok`, in Unix seconds.",
@@ -325,7 +325,7 @@ public enum BrokerStatus: RPCMethod {
     "pending_logins": "How many logins wait for the user.",
     "callback": "The addresses of the callback endpoint.",
     "store":
-      "`path`, `state` (`ok`, `slow`, `failing` or `older`) and, unless it is `ok`, `message`, `hint`, `since` and `held_back`.",
+      "`path`, `state` (`ok`, `slow`, `failing`, `degraded` or `older`) and, unless it is `ok`, `message`, `hint`, `since` and `held_back`.",
     "configuration": "`path` of the file (absent: built-in defaults) and when it was `loaded_at` (Unix seconds).",
     "provider_conditions": "How the broker finds each provider, by name.",
     "refresh_tokens_ending":
