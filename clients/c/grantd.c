@@ -57,6 +57,7 @@ static const struct reason_name {
   {"invalid_configuration", GRANTD_INVALID_CONFIGURATION},
   {"invalid_backup", GRANTD_INVALID_BACKUP},
   {"key_not_replaceable", GRANTD_KEY_NOT_REPLACEABLE},
+  {"locked", GRANTD_LOCKED},
   {"not_running", GRANTD_NOT_RUNNING},
   {"foreign_server", GRANTD_FOREIGN_SERVER},
   {"disconnected", GRANTD_DISCONNECTED},

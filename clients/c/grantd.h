@@ -74,6 +74,8 @@ enum grantd_reason {
   GRANTD_INVALID_BACKUP = 32,
   /* The broker cannot write where the store's key is kept; the old key stays. */
   GRANTD_KEY_NOT_REPLACEABLE = 33,
+  /* The broker is locked, or its releases are held: no token is returned. */
+  GRANTD_LOCKED = 34,
   /* No broker listens at the socket. */
   GRANTD_NOT_RUNNING = 200,
   /* Another user than root, this user or the owner of the socket's folder listens at the socket. */

@@ -55,6 +55,8 @@ const (
 	ReasonInvalidBackup Reason = "invalid_backup"
 	// The broker cannot write where the store's key is kept; the old key stays.
 	ReasonKeyNotReplaceable Reason = "key_not_replaceable"
+	// The broker is locked, or its releases are held: no token is returned.
+	ReasonLocked Reason = "locked"
 	// No broker listens at the socket.
 	ReasonNotRunning Reason = "not_running"
 	// Another user than root, this user or the owner of the socket's folder listens at the socket.
@@ -91,6 +93,7 @@ var (
 	ErrInvalidConfiguration   error = reasonError(ReasonInvalidConfiguration)
 	ErrInvalidBackup          error = reasonError(ReasonInvalidBackup)
 	ErrKeyNotReplaceable      error = reasonError(ReasonKeyNotReplaceable)
+	ErrLocked                 error = reasonError(ReasonLocked)
 	ErrNotRunning             error = reasonError(ReasonNotRunning)
 	ErrForeignServer          error = reasonError(ReasonForeignServer)
 	ErrDisconnected           error = reasonError(ReasonDisconnected)

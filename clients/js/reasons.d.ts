@@ -76,6 +76,9 @@ export class InvalidBackup extends GrantdError {}
 /** `key_not_replaceable`: The broker cannot write where the store's key is kept; the old key stays. */
 export class KeyNotReplaceable extends GrantdError {}
 
+/** `locked`: The broker is locked, or its releases are held: no token is returned. */
+export class Locked extends GrantdError {}
+
 /** `not_running`: No broker listens at the socket. */
 export class NotRunning extends GrantdError {}
 

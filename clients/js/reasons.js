@@ -77,6 +77,9 @@ exports.InvalidBackup = class InvalidBackup extends GrantdError {}
 /** `key_not_replaceable`: The broker cannot write where the store's key is kept; the old key stays. */
 exports.KeyNotReplaceable = class KeyNotReplaceable extends GrantdError {}
 
+/** `locked`: The broker is locked, or its releases are held: no token is returned. */
+exports.Locked = class Locked extends GrantdError {}
+
 /** `not_running`: No broker listens at the socket. */
 exports.NotRunning = class NotRunning extends GrantdError {}
 
@@ -114,6 +117,7 @@ exports.BY_REASON = {
   invalid_configuration: exports.InvalidConfiguration,
   invalid_backup: exports.InvalidBackup,
   key_not_replaceable: exports.KeyNotReplaceable,
+  locked: exports.Locked,
   not_running: exports.NotRunning,
   foreign_server: exports.ForeignServer,
   disconnected: exports.Disconnected,

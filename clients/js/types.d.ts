@@ -1,6 +1,6 @@
 // Made by clients/generate; do not edit.
 
-export type Access = "open" | "use" | "login" | "manage" | "observe"
+export type Access = "open" | "use" | "id_token" | "login" | "manage" | "observe"
 
 export interface AccountEndSessionResult {
   ended: boolean
@@ -58,11 +58,16 @@ export interface AccountView {
   required_scopes?: string[]
 }
 
-export type AuditAction = "release" | "use" | "login" | "logout" | "policy" | "admin"
+export type AuditAction = "release" | "id_token" | "use" | "login" | "logout" | "policy" | "admin"
 
 export interface AuditListResult {
   records: Line[]
   next?: number
+}
+
+export interface BrokerLockResult {
+  state: string
+  warnings: string[]
 }
 
 export interface BrokerMetricsResult {
@@ -97,6 +102,11 @@ export interface BrokerStatusResult {
   listeners?: ListenerView[]
   set_aside?: SetAsideView[]
   clock?: ClockView
+  hold?: HoldView
+}
+
+export interface BrokerUnlockResult {
+  state: string
 }
 
 export interface CallerView {
@@ -170,7 +180,7 @@ export interface Destination {
   interval?: number
 }
 
-export type ErrorReason = "unknown_account" | "unknown_provider" | "unknown_login" | "not_permitted" | "login_required" | "login_denied" | "login_cancelled" | "login_expired" | "login_in_progress" | "invalid_callback" | "temporarily_unavailable" | "timed_out" | "provider_misconfigured" | "provider_error" | "scope_not_granted" | "unsupported_by_provider" | "registration_rejected" | "rate_limited" | "overloaded" | "store_failure" | "shutting_down" | "invalid_configuration" | "invalid_backup" | "key_not_replaceable"
+export type ErrorReason = "unknown_account" | "unknown_provider" | "unknown_login" | "not_permitted" | "login_required" | "login_denied" | "login_cancelled" | "login_expired" | "login_in_progress" | "invalid_callback" | "temporarily_unavailable" | "timed_out" | "provider_misconfigured" | "provider_error" | "scope_not_granted" | "unsupported_by_provider" | "registration_rejected" | "rate_limited" | "overloaded" | "store_failure" | "shutting_down" | "invalid_configuration" | "invalid_backup" | "key_not_replaceable" | "locked"
 
 export interface Event {
   type: EventType
@@ -209,6 +219,12 @@ export interface FileView {
 export interface HeldBackView {
   counts: Record<string, number>
   latest?: string
+}
+
+export interface HoldView {
+  since?: number
+  uid?: number
+  hint: string
 }
 
 export interface Identity {
@@ -286,6 +302,7 @@ export interface LoginContinueResult {
   destination_used?: Opened
   fell_back?: boolean
   warnings?: string[]
+  waiting_for?: string
 }
 
 export interface LoginHandleCallbackResult {
@@ -334,6 +351,7 @@ export interface LoginWaitResult {
   destination_used?: Opened
   fell_back?: boolean
   warnings?: string[]
+  waiting_for?: string
 }
 
 export interface NarrowedToken {
@@ -434,10 +452,15 @@ export interface ReleaseListResult {
   standing: StandingWordView[]
 }
 
+export interface ReleaseRevokeResult {
+  revoked: boolean
+}
+
 export interface ReleaseView {
   id: string
   account: string
   method: string
+  kind?: TokenKind
   scopes?: string[]
   resource?: string
   request?: string
@@ -522,8 +545,10 @@ export interface SetAsideView {
 }
 
 export interface StandingWordView {
+  id?: string
   account: string
   method: string
+  kind?: TokenKind
   scopes?: string[]
   resource?: string
   caller: ReleaseCaller
@@ -616,6 +641,7 @@ export interface TokenExchangeResult {
 export interface TokenGetResult {
   access_token?: string
   token_type?: string
+  id_token?: string
   kind?: string
   session_id?: string
   cookie?: string
@@ -635,8 +661,16 @@ export interface TokenIntrospectResult {
   claims: Record<string, unknown>
 }
 
+export type TokenKind = "access_token" | "id_token"
+
 export interface TokenReportRejectedResult {
   refreshed: boolean
   generation: number
   confirmed?: boolean
+}
+
+export interface UIOpenResult {
+  url: string
+  port: number
+  expires_at: number
 }

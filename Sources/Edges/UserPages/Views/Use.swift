@@ -61,9 +61,17 @@ extension Ask {
         return Parts.message("neutral", "\(tool.name) needs the user at the server", "Enter it above.")
       }
       if !role.isEmpty { words += ["--as", role] }
-    case .role:
+    case .audience:
+      guard server.hasPrefix("//iam.googleapis.com/") else {
+        return Parts.message(
+          "neutral", "\(tool.name) needs its audience",
+          "Enter the pool's provider as the server: //iam.googleapis.com/projects/NUMBER/….")
+      }
+      words.append(server)
+    case .role, .vaultRole:
       guard !role.isEmpty else {
-        return Parts.message("neutral", "\(tool.name) needs a role", "Enter its ARN above.")
+        let step = tool.need == .role ? "Enter its ARN above." : "Enter its name above."
+        return Parts.message("neutral", "\(tool.name) needs a role", step)
       }
       target.role = role
       words += ["--role", role]

@@ -101,6 +101,10 @@ class KeyNotReplaceable(GrantdError):
     """`key_not_replaceable`: The broker cannot write where the store's key is kept; the old key stays."""
 
 
+class Locked(GrantdError):
+    """`locked`: The broker is locked, or its releases are held: no token is returned."""
+
+
 class NotRunning(GrantdError):
     """`not_running`: No broker listens at the socket."""
 
@@ -142,6 +146,7 @@ BY_REASON = {
     "invalid_configuration": InvalidConfiguration,
     "invalid_backup": InvalidBackup,
     "key_not_replaceable": KeyNotReplaceable,
+    "locked": Locked,
     "not_running": NotRunning,
     "foreign_server": ForeignServer,
     "disconnected": Disconnected,

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Literal, TypedDict
 Access = Literal[
     "open",
     "use",
+    "id_token",
     "login",
     "manage",
     "observe",
@@ -24,6 +25,7 @@ AccountState = Literal[
 
 AuditAction = Literal[
     "release",
+    "id_token",
     "use",
     "login",
     "logout",
@@ -82,6 +84,7 @@ ErrorReason = Literal[
     "invalid_configuration",
     "invalid_backup",
     "key_not_replaceable",
+    "locked",
 ]
 
 EventType = Literal[
@@ -123,6 +126,11 @@ ResourceClient = Literal[
     "metadata_document",
     "registration",
     "given",
+]
+
+TokenKind = Literal[
+    "access_token",
+    "id_token",
 ]
 
 
@@ -210,6 +218,11 @@ class AuditListResult(_AuditListResult, total=False):
     next: int
 
 
+class BrokerLockResult(TypedDict):
+    state: str
+    warnings: List[str]
+
+
 class BrokerMetricsResult(TypedDict):
     text: str
     content_type: str
@@ -252,6 +265,11 @@ class BrokerStatusResult(_BrokerStatusResult, total=False):
     listeners: List[ListenerView]
     set_aside: List[SetAsideView]
     clock: ClockView
+    hold: HoldView
+
+
+class BrokerUnlockResult(TypedDict):
+    state: str
 
 
 class CallerView(TypedDict):
@@ -403,6 +421,17 @@ class HeldBackView(_HeldBackView, total=False):
     latest: str
 
 
+_HoldView = TypedDict(
+    "_HoldView", {
+        "hint": "str",
+    })
+
+
+class HoldView(_HoldView, total=False):
+    since: int
+    uid: int
+
+
 _Identity = TypedDict(
     "_Identity", {
         "subject": "str",
@@ -506,6 +535,7 @@ class LoginContinueResult(_LoginContinueResult, total=False):
     destination_used: Opened
     fell_back: bool
     warnings: List[str]
+    waiting_for: str
 
 
 _LoginHandleCallbackResult = TypedDict(
@@ -567,6 +597,7 @@ class LoginWaitResult(_LoginWaitResult, total=False):
     destination_used: Opened
     fell_back: bool
     warnings: List[str]
+    waiting_for: str
 
 
 _NarrowedToken = TypedDict(
@@ -702,6 +733,10 @@ class ReleaseListResult(TypedDict):
     standing: List[StandingWordView]
 
 
+class ReleaseRevokeResult(TypedDict):
+    revoked: bool
+
+
 _ReleaseView = TypedDict(
     "_ReleaseView", {
         "id": "str",
@@ -715,6 +750,7 @@ _ReleaseView = TypedDict(
 
 
 class ReleaseView(_ReleaseView, total=False):
+    kind: TokenKind
     scopes: List[str]
     resource: str
     request: str
@@ -833,6 +869,8 @@ _StandingWordView = TypedDict(
 
 
 class StandingWordView(_StandingWordView, total=False):
+    id: str
+    kind: TokenKind
     scopes: List[str]
     resource: str
     request: str
@@ -956,6 +994,7 @@ _TokenGetResult = TypedDict(
 class TokenGetResult(_TokenGetResult, total=False):
     access_token: str
     token_type: str
+    id_token: str
     kind: str
     session_id: str
     cookie: str
@@ -980,3 +1019,9 @@ _TokenReportRejectedResult = TypedDict(
 
 class TokenReportRejectedResult(_TokenReportRejectedResult, total=False):
     confirmed: bool
+
+
+class UIOpenResult(TypedDict):
+    url: str
+    port: int
+    expires_at: int

@@ -28,6 +28,7 @@ extension GrantError.Reason {
   public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
   public static let invalidBackup = Self(rawValue: "invalid_backup")
   public static let keyNotReplaceable = Self(rawValue: "key_not_replaceable")
+  public static let locked = Self(rawValue: "locked")
   public static let notRunning = Self(rawValue: "not_running")
   public static let foreignServer = Self(rawValue: "foreign_server")
   public static let disconnected = Self(rawValue: "disconnected")
