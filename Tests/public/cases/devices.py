@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from grantd_testing import wait_until
 from answers import HTML, changed, raw_json
 from browser import browse
 from rig import must, same
@@ -92,12 +93,15 @@ def slow_down(scene, once, twice):
             must(all(gap >= least - EARLY for gap, least in zip(found, wanted)), f"the gaps are {found}, not {wanted}")
 
 
-@row("D07", "a report to this project", oidc(), seconds=4)
+@row("D07", "a report to this project", oidc(), seconds=6)
 def failing_polls(scene, site):
     """a login on another device whose polls meet a 500 ends without a reason"""
-    site.fake.always("device", changed(expires_in=3))
+    site.fake.always("device", changed(expires_in=5))
     site.fake.always("poll", Answer.text("no database", 500))
     login, _ = start(site)
+    wait_until(lambda: site.fake.count("poll"), LOGIN_SECONDS, "a poll")
+    shown = wait_until(lambda: login.wait(0).get("warnings"), LOGIN_SECONDS, "a warning of the pending login")
+    must("HTTP 500" in shown[0], f"the warning is {shown}")
     error = login.failed(LOGIN_SECONDS)
     same(error.data["reason"], "login_expired", "the reason of the error")
     must("HTTP 500" in str(error), f"the error does not give the provider's answer: {error}")

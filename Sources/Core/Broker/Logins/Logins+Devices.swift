@@ -61,13 +61,16 @@ extension Logins {
     case .failure(let failure) where failure.isOfProvider:
       table[login.id]?.lastPollFailure = failure.message
       return afterSilence(failure.retryAfter ?? .zero)
-    case .success(.backOff(let wait)): return afterSilence(wait)
+    case .success(.backOff(let wait, let message)):
+      table[login.id]?.lastPollFailure = message
+      return afterSilence(wait)
     case .success(.pending(let wait)):
       failures = 0
       table[login.id]?.lastPollFailure = nil
       return wait
     case .success(.slowDown(let interval)):
       failures = 0
+      table[login.id]?.lastPollFailure = nil
       await saveInterval(interval, of: login.id)
       return interval
     case .failure(let failure): await endPolling(of: login, providers.error(failure, at: provider.name))

@@ -42,9 +42,10 @@ extension Logins {
   }
 
   func pending(_ login: Login) -> LoginWait.Result {
-    .init(
+    let warnings = login.lastPollFailure.map { ["the last request to the provider failed: \($0); it is repeated"] }
+    return .init(
       login_id: login.saved.id.rawValue, state: .pending, account: nil,
-      waiting_for: login.storeFailure.map { "the disk: \($0.message)" })
+      warnings: warnings, waiting_for: login.storeFailure.map { "the disk: \($0.message)" })
   }
 
   /// The answer to `login.wait`; nil while there is none.

@@ -94,7 +94,7 @@ public enum DeviceAnswer: Sendable {
   /// Polled too often: use this interval from now on.
   case slowDown(interval: Duration)
   /// The provider is unavailable: poll again after this delay or later. The interval does not change.
-  case backOff(wait: Duration)
+  case backOff(wait: Duration, message: String)
   case denied(OAuthError)
   case expired
 }

@@ -11,7 +11,7 @@ public enum DevicePoll: Sendable, Equatable {
   /// A permanent error.
   case failed(ResponseError)
   /// The server is unavailable: poll again after this delay. The interval does not change.
-  case backOff(Duration)
+  case backOff(Duration, ResponseError)
 
   /// The increase of the interval after `slow_down` (RFC 8628 §3.5).
   public static let slowDownStep = Duration.seconds(5)
@@ -26,11 +26,11 @@ public enum DevicePoll: Sendable, Equatable {
     case .oauth(let refusal, _, let wait): return next(refusal, error, interval: interval, wait: wait)
     case .nonConforming(let status, let mediaType, _, let wait):
       if status == 408 || status == 429 || status >= 500 || mediaType == "text/html" && status != 404 {
-        return .backOff(longer(interval, wait))
+        return .backOff(longer(interval, wait), error)
       }
       // Some servers return only an HTTP status for an expired code.
       return status == 404 || status == 410 ? .expired : .failed(error)
-    case .redirect: return .backOff(longer(interval, nil))
+    case .redirect: return .backOff(longer(interval, nil), error)
     case .issuerMismatch, .subjectMismatch: return .failed(error)
     }
   }
@@ -53,8 +53,8 @@ public enum DevicePoll: Sendable, Equatable {
     case .accessDenied: .denied(refusal)
     // Some servers do not use `expired_token`.
     case .expiredToken, .invalidGrant: .expired
-    case .temporarilyUnavailable, .serverError: .backOff(longer(interval, wait))
-    default: error.status == 429 ? .backOff(longer(interval, wait)) : .failed(error)
+    case .temporarilyUnavailable, .serverError: .backOff(longer(interval, wait), error)
+    default: error.status == 429 ? .backOff(longer(interval, wait), error) : .failed(error)
     }
   }
 

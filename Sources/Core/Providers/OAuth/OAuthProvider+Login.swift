@@ -95,7 +95,7 @@ extension OAuthProvider {
     switch poll {
     case .pending(let wait): .done(.pending(wait: wait))
     case .slowDown(let interval): .done(.slowDown(interval: interval))
-    case .backOff(let wait): .done(.backOff(wait: wait))
+    case .backOff(let wait, let error): .done(.backOff(wait: wait, message: error.description))
     case .denied(let oauth): .done(.denied(oauth))
     case .expired: .done(.expired)
     case .failed(let error): .failed(refusedRequest(error).settled)

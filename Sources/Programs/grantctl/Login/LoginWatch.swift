@@ -10,6 +10,8 @@ struct LoginWatch: Sendable {
     case answered(Result<JSON, SocketClientError>)
     /// The sign-in is finished, and the broker waits for something.
     case waits(String)
+    /// The warnings of a login that is pending.
+    case warned([String])
     case typed(String)
     case inputEnded
     case interrupted
@@ -46,6 +48,7 @@ struct LoginWatch: Sendable {
     var handed = Handed.no
     var waits: String?
     var (typed, isInputOver) = ([String](), false)
+    var warned: Set<String> = []
     for await happening in happenings {
       var next: LoginStep?
       switch happening {
@@ -56,6 +59,12 @@ struct LoginWatch: Sendable {
         if waits == nil { terminal.note(SafeText.line("Signed in. Waiting for \(reason)")) }
         waits = reason
       case .expired where waits != nil: continue
+      case .warned(let warnings):
+        for warning in warnings where question == nil && warned.insert(warning).inserted {
+          progress.end()
+          terminal.note(SafeText.line("warning: \(warning)"))
+        }
+        continue
       case .answered(.failure(let error)): throw await flow.stillThere(Failure(error), error, login.id)
       case .answered(.success(let result)):
         progress.end()
@@ -106,7 +115,7 @@ struct LoginWatch: Sendable {
     return switch happening {
     case .interrupted: Failure(.interrupted, "interrupted: the login is cancelled")
     case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
-    case .timedOut, .expired, .answered, .waits, .typed, .tick:
+    case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick:
       Failure(.loginFailed, "the login was not completed in time", hints: [again])
     }
   }
@@ -151,6 +160,9 @@ struct LoginWatch: Sendable {
         let result = try await client.call(
           method: LoginWait.name, params: JSON(encoding: params), timeout: .seconds(Self.round) + Self.grace)
         (params.opened, params.timeout) = (nil, Self.round)
+        if let warnings = result["warnings"]?.array?.compactMap(\.string), !warnings.isEmpty {
+          feed.yield(.warned(warnings))
+        }
         if result["state"]?.string != LoginState.pending.rawValue { return _ = feed.yield(.answered(.success(result))) }
         if let reason = result["waiting_for"]?.string { feed.yield(.waits(reason)) }
       } catch {

@@ -87,7 +87,7 @@ public enum LoginWait: RPCMethod {
     "destination_used": "The destination that the caller said to have opened.",
     "fell_back": "Whether that is another than the first that was offered.",
     "waiting_for": "Why a finished sign-in is still `pending`: the disk cannot be written.",
-    "warnings": "For the user, once completed: scopes that were not granted, a missing refresh token.",
+    "warnings": "For the user. Pending: the last poll failed. Completed: dropped scopes, a missing refresh token.",
   ]
   public static let example = MethodExample(
     params: ["login_id": "Zk3vS0JvVbq2", "timeout": 60],
