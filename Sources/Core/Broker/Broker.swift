@@ -123,6 +123,7 @@ public final class Broker {
       identity)
     accountViews = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: authorizer)
     registrations.configure(configuration.providers, declared: configuration.accounts)
+    providers.onClientRefusal { [registrations] in await registrations.findAuthentication(of: $0) }
     journal.records(self)
     reloading.onReload(
       .init(

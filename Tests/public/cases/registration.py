@@ -2,6 +2,7 @@
 
 import re
 
+from grantd_testing import wait_until
 from browser import browse
 from rig import Login, must, same
 from server import Answer
@@ -25,6 +26,7 @@ def strict(site, *methods):
     fake.always("code", authenticated)
 
 
+WAIT_SECONDS = 20
 # The broker tries the client's authentication with a refresh token that no server issued.
 MADE_UP = "the refresh token is unknown"
 # The section's own client is not used: a provider is registered at the same fake.
@@ -107,3 +109,52 @@ def registered_base(scene, site):
     account = login.completed()["account"]
     same(fake.of("authorize")[-1].query.get("resource"), "https://api.example/", "the requested resource")
     same(site.broker.call("request.send", account=account, method="GET", url="/me")["status"], 200, "the status")
+
+
+@row("R06", "a report to this project", UNUSED)
+def later_change(scene, site):
+    """a registered client whose server takes its secret in another way later is refused until it is registered again"""
+    fake, provider = site.fake, f"{site.name}-registered"
+    fake.extra = {"registration_endpoint": f"{fake.issuer}/register",
+                  "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"]}
+    site.expected.append(MADE_UP)
+    site.broker.call("provider.register", issuer=fake.issuer, provider=provider)
+
+    def sign_in(account):
+        login = Login(site, site.broker.call("login.start", provider=provider, account=account, login_hint=account))
+        browse(login.callback())
+        return login
+
+    def only(in_header):
+        def judged(request, usual):
+            right = ("authorization" in request.fields) == in_header
+            return usual() if right else Answer.error("invalid_client", 401, "the secret is elsewhere")
+        for name in ("code", "refresh"):
+            fake.always(name, judged)
+
+    def made_up():
+        return [request for request in fake.of("refresh") if request.form["refresh_token"] not in known]
+
+    sign_in("r06").completed()
+    # A refresh: the account goes on without a sign-in.
+    only(in_header=True)
+    known = set(fake.grants)
+    site.refresh("r06")
+    wait_until(lambda: site.refresh("r06") is True, WAIT_SECONDS, "a refresh by the other way")
+    known |= set(fake.grants)
+    same(site.account("r06")["state"], "ok", "the state")
+    must(all("code" not in probe.form for probe in made_up()), "a probe carries a code")
+    # A login: its code is spent, and the next one works.
+    only(in_header=False)
+    error = sign_in("r06-other").failed()
+    must("start again" in error.data["hint"] and "another way" in error.data["hint"], f"the hint is {error.data}")
+    codes = [request.form["code"] for request in fake.of("code")]
+    sign_in("r06-other").completed()
+    same(len(codes), len(set(codes)), "each code is sent once")
+    # Without any way that works there is no storm of probes.
+    for name in ("code", "refresh"):
+        fake.always(name, Answer.error("invalid_client", 401))
+    before = fake.count("refresh")
+    for _ in range(3):
+        site.refresh("r06")
+    must(fake.count("refresh") - before <= 3 + 3, f"{fake.count('refresh') - before} requests")

@@ -24,7 +24,12 @@ extension Logins {
     let sentAt = uptime
     let step = provider.exchange(code: code, login: login, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
-    case .failure(let failure): return await fail(login.id, exchangeError(failure, provider: provider.name))
+    case .failure(let failure):
+      var error = exchangeError(failure, at: target.connection)
+      if await providers.hasOtherAuthentication(after: failure, at: provider.name) {
+        error.hint = "The provider accepts the client in another way, which is used now: start again with `grantctl login`."
+      }
+      return await fail(login.id, error)
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     }
   }
@@ -59,14 +64,18 @@ extension Logins {
   }
 
   /// `invalid_grant` here is about the code, not about a grant.
-  private func exchangeError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
-    var error = providers.error(failure, at: provider)
+  private func exchangeError(_ failure: ProviderFailure, at connection: ProviderConnection) -> RPCError {
+    let provider = connection.provider
+    var error = providers.error(failure, at: provider.name)
     switch failure {
     case .ended, .requestRefused:
       return RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
     case .rejected: error.hint = "The code is spent: start again with `grantctl login`."
     case .rateLimited, .tryLater, .unclear, .lost, .notSent, .blocked:
-      error.hint = "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
+      error.hint =
+        connection.transportHint(for: failure, setting: provider.section).map {
+          "\($0) Then start again with `grantctl login`."
+        } ?? "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
     case .misconfigured, .invalid, .tokenRefused, .denied, .unsupported: break
     }
     return error

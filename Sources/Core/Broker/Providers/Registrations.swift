@@ -21,6 +21,8 @@ final class Registrations: Piece {
   private(set) var declared: Set<AccountName> = []
   /// Names whose registration is being written.
   private(set) var pending: Set<ProviderName> = []
+  /// Running searches for a client authentication, and those without a result.
+  var searches: [ProviderName: AuthenticationSearch] = [:]
 
   init(
     _ runtime: Runtime, providers: ProviderDirectory, accounts: Accounts, journal: Journal,
