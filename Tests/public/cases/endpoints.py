@@ -9,9 +9,10 @@ import threading
 import urllib.parse
 
 from grantd_testing import StreamServer
+from browser import browse
 from provider import Provider
-from rig import must, same
-from server import Answer
+from rig import described, must, same
+from server import Answer, Request
 from table import Section, oauth2, row
 
 SECONDS = 20
@@ -105,8 +106,8 @@ def pipe(source, target):
         """The connection ended."""
 
 
-def proxied(scene):
-    """A provider with TLS at 0.0.0.0, which no list of loopback hosts has, and a proxy in the environment."""
+def private_authority(scene):
+    """Providers with TLS at 0.0.0.0, which no list of loopback hosts has, of an authority that this machine does not know."""
     folder = scene.broker.folder
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
@@ -115,10 +116,16 @@ def proxied(scene):
         check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.pem", folder / "tls.key")
-    site = scene.sites[0]
-    site.fake.close()
-    site.fake = Provider(context=context, host="0.0.0.0")
-    site.keys = {"issuer": site.fake.issuer, "client_id": "grantd-test", "tls_ca_file": str(folder / "tls.pem")}
+    for site in scene.sites:
+        site.fake.close()
+        site.fake = Provider(context=context, host="0.0.0.0")
+        site.keys = {"issuer": site.fake.issuer, "client_id": "grantd-test", "tls_ca_file": str(folder / "tls.pem")}
+    return ""
+
+
+def proxied(scene):
+    """The same, and a proxy in the environment."""
+    private_authority(scene)
     scene.proxy = scene.keep(Proxy())
     url = f"http://127.0.0.1:{scene.proxy.port}"
     scene.broker.variables |= {"HTTPS_PROXY": url, "https_proxy": url}
@@ -134,3 +141,29 @@ def outbound_proxy(scene, site):
     must(f"CONNECT {target}" in scene.proxy.asked, f"the proxy got {scene.proxy.asked}, not CONNECT {target}")
     shown = scene.ctl("doctor", site.name).stdout
     must(str(scene.proxy.port) in shown, f"doctor does not name the proxy: {shown[-600:]}")
+
+
+def untrusted(scene):
+    """Without the authority, by discovery and with endpoints."""
+    private_authority(scene)
+    for site in scene.sites:
+        del site.keys["tls_ca_file"]
+    scene.sites[1].keys |= {"discovery": False, "authorization_endpoint": f"{scene.sites[1].fake.issuer}/authorize",
+                            "token_endpoint": f"{scene.sites[1].fake.issuer}/token", "kind": "oauth2"}
+    return '[callback]\nport = 0\n'
+
+
+@row("O02", "a report to this project", Section({}), Section({}), own=untrusted)
+def untrusted_certificate(scene, discovered, configured):
+    """the certificate of a private authority is refused, and nothing names the key that adds the authority"""
+    error = discovered.broker.refused("login.start", provider=discovered.name)
+    must("tls_ca_file" in error.data["hint"], f"login.start: {described(error)}")
+    done = scene.ctl("login", discovered.name, "--manual")
+    must("tls_ca_file" in done.stderr and f"[provider.{discovered.name}]" in done.stderr, f"grantctl login: {done.stderr}")
+    # The code is exchanged at a server that is not trusted.
+    login = configured.start()
+    answer = configured.fake.answer_authorize(Request("GET", login.url(), {}, b""))
+    browse(dict(answer.fields)["Location"])
+    error = login.failed()
+    must("tls_ca_file" in error.data["hint"], f"login.wait: {described(error)}")
+    must("tls_ca_file" in scene.ctl("doctor", discovered.name).stdout, "doctor does not name tls_ca_file")
