@@ -119,7 +119,7 @@ def frame(stage):
     page = world.open()
     page.open(stage.stranger.show("/frame", f"<iframe src=\"{world.origin}/\"></iframe>"))
     page.browser.settle(0.3)
-    ours = [response for url, response in page.responses.items() if url.startswith(world.origin)]
+    ours = [response for url, response in page.responses.items() if url == world.origin + "/"]
     assert all(response["status"] == 403 for response in ours), ours
     assert any("frame" in entry["text"].lower() for entry in page.said) or not ours, page.said
 

@@ -1,6 +1,7 @@
 """The cases, by the name that the command takes."""
 
 import attacks
+import pictures
 import views
 
-CASES = attacks.CASES | views.CASES
+CASES = attacks.CASES | views.CASES | pictures.CASES

@@ -48,7 +48,7 @@ enum PageScript {
       var source = new EventSource("/live"), wasReady = false;
       source.onmessage = soon;
       source.addEventListener("ready", function () {
-        if (wasReady) soon();
+        soon();
         wasReady = true;
         document.getElementById("lost").hidden = true;
       });
