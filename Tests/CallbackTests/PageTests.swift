@@ -24,6 +24,15 @@ import Testing
       outcome: .completed(
         account: "ann@example", provider: "Exam ple", identity: SignedIn(bestName: "ann@mail.example", name: "Ann X")),
       status: 200, shown: ["Signed in", "Signed in as", "ann@mail.example", "Ann X", "Account"]),
+    Case(
+      outcome: .completed(account: "ann", provider: "Exam ple", program: "/usr/bin/feed"), status: 200,
+      shown: ["Signed in", "Asked for by", "/usr/bin/feed"]),
+    Case(
+      outcome: .expired(again: "Run `grantctl login a b` again."), status: 200,
+      shown: ["Sign-in expired", "Nothing was stored", "<code>grantctl login a b</code>"]),
+    Case(
+      outcome: .providerFault(message: "HTTP 503", hint: ""), status: 502,
+      shown: ["Problem at the provider", "HTTP 503", "<code>grantctl login</code>"]),
     Case(outcome: .otherUser, status: 403, shown: ["Sign-in of another user", "still open", "--browser-uid"]),
     Case(
       outcome: .unknownUser, status: 403,
@@ -91,6 +100,8 @@ import Testing
     { .completed(account: "a", provider: $0) },
     { .completed(account: "a", provider: "p", identity: SignedIn(bestName: $0)) },
     { .completed(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) }, { .denied(message: $0) },
+    { .completed(account: "a", provider: "p", program: $0) }, { .expired(again: $0) },
+    { .providerFault(message: $0, hint: "h") }, { .providerFault(message: "m", hint: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
     { .failed(message: "m", hint: $0) },
   ]

@@ -73,7 +73,10 @@ extension HTML {
 
   /// Lines of a file, to be shown in `<pre>`.
   public static func lines(_ text: String, limit: Int = 16 * 1024) -> HTML {
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { escaped($0, limit: limit) }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      line.split(separator: "\t", omittingEmptySubsequences: false).map { escaped($0, limit: limit) }
+        .joined(separator: "\t")
+    }
     return HTML(markup: String(lines.joined(separator: "\n").prefix(8 * limit)))
   }
 

@@ -1,7 +1,7 @@
 /// The one stylesheet of all pages.
 public enum Stylesheet {
   /// SHA-256 of `text` for `style-src`. A test compares them and prints the right one.
-  public static let hash = "sha256-mlTvuOPqG0jOXaFW+lONRh5R3kh6XfbLIG/QAEMrEwA="
+  public static let hash = "sha256-XjJEeXugEIMybX1TTY1voK2c1E96q1gpelMFefQ+DU8="
 
   static let element: HTML = "<style>\(sheet)</style>"
 
@@ -24,7 +24,7 @@ public enum Stylesheet {
     code{padding:.1em .35em;border-radius:.3rem;background:var(--tint);overflow-wrap:anywhere;
     -webkit-box-decoration-break:clone;box-decoration-break:clone}
     pre{margin:.5rem 0;padding:.8rem 1rem;border:1px solid var(--line);border-radius:.6rem;background:var(--bg);
-    overflow:auto;line-height:1.45}
+    overflow:auto;line-height:1.45;scrollbar-width:thin;tab-size:4}
     :focus-visible{outline:3px solid var(--accent);outline-offset:2px;border-radius:.3rem}
     .good{--tone:var(--good);--tone-tint:var(--good-tint)}.neutral{--tone:var(--neutral);--tone-tint:var(--tint)}
     .warn{--tone:var(--warn);--tone-tint:var(--warn-tint)}.bad{--tone:var(--bad);--tone-tint:var(--bad-tint)}
@@ -67,6 +67,9 @@ public enum Stylesheet {
     button.quiet,.button.quiet{border-color:transparent;background:transparent;color:var(--soft);padding:.4rem .6rem}
     button.quiet:hover,.button.quiet:hover{background:var(--bg);color:var(--text)}
     .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,21rem),1fr));gap:1rem}
+    .cards{align-items:start}.cards+.cards{margin-top:1rem}
+    .cards.large{grid-template-columns:repeat(auto-fill,minmax(min(100%,27rem),1fr))}
+    .panels{align-items:start}.narrow{max-width:38rem}
     .card,.panel,.empty{background:var(--card);border:1px solid var(--line);border-radius:1rem;box-shadow:var(--shadow);
     padding:1.25rem;min-width:0}
     .card{display:flex;flex-direction:column}.card.bad{border-color:var(--bad)}
@@ -87,7 +90,13 @@ public enum Stylesheet {
     .empty{text-align:center;padding:3.5rem 1.5rem}.empty p{color:var(--soft);max-width:34rem;margin:.5rem auto}
     .empty .controls{justify-content:center}
     .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem}
-    .panel+.panel{margin-top:0}.panel dl{margin-top:0;border-top:0}.stack>*+*{margin-top:1rem}
+    .panels.large{grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr))}
+    .panel dl{margin-top:0;border-top:0}.panel dl div:last-child,.card dl div:last-child{border-bottom:0}.card dt{flex-basis:5rem}
+    .panel>:first-child,.spans{margin-top:0}.panel>:last-child,.panel>form:last-child>:last-child{margin-bottom:0}
+    h2+form{margin-top:.75rem}form+div,form+.message,.filters{margin-top:1rem}.filters{margin-bottom:1rem}
+    .message+h2{margin-top:1.75rem}.scroll+.soft{margin-top:1rem}
+    details{margin-top:.75rem}summary{cursor:pointer;color:var(--accent);font-weight:600;padding:.25rem 0}
+    ol{padding-left:1.4rem;margin:.75rem 0}li+li{margin-top:.25rem}.steps li+li{margin-top:0}
     .soft{color:var(--soft)}.lost{background:var(--bad-tint);color:var(--bad);padding:.6rem 0;font-weight:600}
     .steps{list-style:none;margin:0;padding:0}
     .steps li{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:center;justify-content:space-between;padding:.65rem 0;
@@ -99,7 +108,7 @@ public enum Stylesheet {
     .check label{margin:0;font-weight:400}
     input:not([type=checkbox],[type=hidden]),select{width:100%;max-width:32rem;min-height:2.5rem;padding:.4rem .75rem;
     border:1px solid var(--soft);border-radius:.65rem;background:var(--card);color:var(--text);font:inherit}
-    .row{display:flex;flex-wrap:wrap;gap:.75rem 1rem;align-items:flex-end}.row>div{flex:1 1 11rem}
+    .row{display:flex;flex-wrap:wrap;gap:.75rem 1rem;align-items:flex-end}.row>div{flex:1 1 11rem}.row>.check,.row>.go{flex:0 0 auto}.row>.check{min-height:2.5rem}
     .row label{margin-top:0}
     .pages{display:flex;flex-wrap:wrap;gap:.75rem;align-items:center;margin-top:1.5rem}
     .pages form{display:flex;gap:.5rem;align-items:center}.pages label{margin:0;font-weight:400;white-space:nowrap}
@@ -108,7 +117,7 @@ public enum Stylesheet {
     table{border-collapse:collapse;width:100%;font-size:.95rem}
     th,td{text-align:left;padding:.6rem .9rem;border-bottom:1px solid var(--line);vertical-align:top}
     tr:last-child>*{border-bottom:0}thead th{color:var(--soft);font-weight:600;font-size:.85rem}
-    tbody th{font-weight:600}td p{margin:.15rem 0;font-size:.85rem;color:var(--soft)}
+    tbody th{font-weight:600}td p,th p{font-weight:400;margin:.15rem 0;font-size:.85rem;color:var(--soft)}
     td.long,th.long{min-width:11rem;overflow-wrap:anywhere}.nowrap{white-space:nowrap}
     .plot{display:block;width:100%;height:7rem;margin-top:.5rem}.plot .ok{fill:var(--accent)}.plot .no{fill:var(--bad)}
     .plot .axis{stroke:var(--line);vector-effect:non-scaling-stroke}
@@ -119,7 +128,10 @@ public enum Stylesheet {
     h2+.panel,h2+.scroll,h2+.cards,h2+.panels{margin-top:.75rem}.panel+h2,.scroll+h2,.cards+h2,.panels+h2{margin-top:2rem}
     @media (max-width:40rem){.top .wide{flex-wrap:wrap;gap:0 1rem;padding-top:.5rem}.brand{flex:1}
     .top nav{order:3;flex:1 0 100%;margin:0 -.5rem}main.wide{padding-top:1.25rem}.wide{padding-left:1rem;padding-right:1rem}
-    dl div{flex-wrap:wrap;gap:0 1rem}h1{font-size:1.4rem}}
+    dl div{flex-wrap:wrap;gap:0 1rem}h1{font-size:1.4rem}
+    .records thead{display:none}.records tr{display:flex;flex-wrap:wrap;gap:.1rem .75rem;padding:.75rem .9rem;
+    border-bottom:1px solid var(--line)}.records td{padding:0;border:0;min-width:0}.records td:nth-child(2){font-weight:600;flex:1}
+    .records td:nth-child(3),.records td:nth-child(4){flex:1 0 100%}}
     @media (prefers-reduced-motion:no-preference){button,.button,.top nav a{transition:background .12s,border-color .12s}}
     """
 }

@@ -15,6 +15,12 @@ final class LiveEvents: Session {
   private let exchange: HTTPExchange
   /// An event is written, and the client has not read it: the next ones say nothing more.
   private let isBlocked = Atomic(false)
+  /// An event that the user waits for is among those that are not sent.
+  private let isUrgent = Atomic(false)
+
+  /// Refreshes come all day: a page shows them later.
+  private static let later: Set<String> = Set(
+    [EventType.tokenRefreshed, .fileWritten, .providerUnreachable, .providerRecovered].map(\.rawValue))
 
   init(_ pages: UserPages, _ visit: Visits.Visit, _ principal: Principal, _ exchange: HTTPExchange) {
     self.visit = visit.id
@@ -64,6 +70,7 @@ final class LiveEvents: Session {
 
   func notify(method: String, params: JSON) -> Bool {
     guard exchange.isOpen else { return false }
+    if !Self.later.contains(params["type"]?.string ?? "") { isUrgent.store(true, ordering: .releasing) }
     guard !isBlocked.exchange(true, ordering: .acquiringAndReleasing) else { return true }
     exchange.loop.execute { [self] in
       guard exchange.isWritable else { return exchange.onWritable { [self] in send() } }
@@ -74,7 +81,8 @@ final class LiveEvents: Session {
 
   private func send() {
     isBlocked.store(false, ordering: .releasing)
-    exchange.write(ByteBuffer(string: "data: changed\n\n"))
+    let isUrgent = isUrgent.exchange(false, ordering: .acquiringAndReleasing)
+    exchange.write(ByteBuffer(string: isUrgent ? "data: now\n\n" : "data: later\n\n"))
     exchange.flush()
   }
 

@@ -4,20 +4,28 @@ enum PageScript {
   static let text = """
     "use strict";
     (function () {
-      var main = document.querySelector("main"), said = document.getElementById("said"), timer = null, quiet = 1500;
+      var main = document.querySelector("main"), said = document.getElementById("said"), timer = null, due = 0, isMissed = false;
       function busy() {
         var active = document.activeElement;
         if (active && main.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName)) return true;
-        if (document.hidden) return true;
-        return Boolean(main.querySelector("[data-still]"));
+        return false;
       }
-      function soon() { if (timer === null) timer = setTimeout(load, quiet); }
+      function loadIn(pause) {
+        var at = Date.now() + pause;
+        if (timer !== null && at >= due) return;
+        clearTimeout(timer);
+        due = at;
+        timer = setTimeout(load, pause);
+      }
+      function soon() { loadIn(700); }
       function path(element) {
         return element && element.id ? "#" + CSS.escape(element.id) : null;
       }
       function load() {
         timer = null;
         if (main.querySelector("[data-still]")) return;
+        isMissed = document.hidden;
+        if (isMissed) return;
         if (busy()) return soon();
         fetch(location.href, {credentials: "same-origin", cache: "no-store", redirect: "error"}).then(function (answer) {
           if (!answer.ok) throw new Error("status");
@@ -44,9 +52,9 @@ enum PageScript {
         });
       }
       setInterval(function () { if (!document.hidden && main.querySelector("[data-until]")) count(); }, 1000);
-      document.addEventListener("visibilitychange", function () { if (!document.hidden) soon(); });
+      document.addEventListener("visibilitychange", function () { if (!document.hidden && isMissed) soon(); });
       var source = new EventSource("/live"), wasReady = false;
-      source.onmessage = soon;
+      source.onmessage = function (event) { loadIn(event.data === "now" ? 700 : 20000); };
       source.addEventListener("ready", function () {
         soon();
         wasReady = true;

@@ -383,6 +383,21 @@ import Testing
     #expect(try await waits(rig))
   }
 
+  @Test("An approval for some time can be revoked by a user who may manage the account")
+  func revoked() async throws {
+    let rig = try await rig()
+    let asked = ask(rig)
+    try await approve(rig, try await waiting(rig).id, for: 600)
+    #expect(await asked.value == nil)
+    let id = try #require(try await list(rig).standing.first?.id)
+    #expect(await rig.reason { _ = try await rig.call(ReleaseRevoke.self, .init(id: id), as: .user(4242)) } != nil)
+    #expect(try await rig.call(ReleaseRevoke.self, .init(id: "nothing"), as: .root).revoked == false)
+    #expect(try await rig.call(ReleaseRevoke.self, .init(id: id), as: .root).revoked)
+    #expect(try await list(rig).standing.isEmpty)
+    #expect(try await waits(rig))
+    #expect(try await rig.call(ReleaseRevoke.self, .init(id: id), as: .root).revoked == false)
+  }
+
   @Test("An approval ends with a reload, at the latest after an hour")
   func standingEnds() async throws {
     let rig = try await rig()

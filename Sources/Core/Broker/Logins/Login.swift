@@ -15,6 +15,9 @@ struct Login {
   /// The fingerprint of the callback's address that was taken for it: a browser may show that page again. Only in memory.
   var answer: String?
 
+  /// The program that started it, for the page after the sign-in. Only in memory.
+  var program: String?
+
   /// The last failure of a device poll, reported if the login is not completed in time. Only in memory.
   var lastPollFailure: String?
 

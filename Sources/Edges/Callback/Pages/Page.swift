@@ -45,17 +45,31 @@ extension Page {
 
   init(_ outcome: CallbackOutcome) {
     switch outcome {
-    case .completed(let account, let provider, let identity):
+    case .completed(let account, let provider, let identity, let program):
       let who = identity.map { who in
         [Fact(label: "Signed in as", value: who.bestName), Fact(label: "Name", value: who.name ?? "")]
       }
       self.init(
         status: .ok, tone: .good, heading: "Signed in", lead: Self.canClose,
-        facts: (who ?? []) + [Fact(label: "Account", value: account), Fact(label: "Provider", value: provider)])
+        facts: (who ?? []) + [
+          Fact(label: "Account", value: account), Fact(label: "Provider", value: provider),
+          Fact(label: "Asked for by", value: program ?? ""),
+        ])
     case .alreadyCompleted:
       self.init(
         status: .ok, tone: .neutral, heading: "Already completed",
-        lead: "This sign-in was completed before; nothing was done again. \(Self.canClose)")
+        lead: "This sign-in was completed before; nothing was done again. \(Self.canClose)",
+        hint: "`grantctl status` shows the account. To sign in once more, run `grantctl login` again.")
+    case .expired(let again):
+      self.init(
+        status: .ok, tone: .bad, heading: "Sign-in expired",
+        lead: "You are not signed in: too much time passed since the sign-in was started. Nothing was stored.",
+        hint: again)
+    case .providerFault(let message, let hint):
+      self.init(
+        status: .badGateway, tone: .bad, heading: "Problem at the provider",
+        lead: "You are not signed in. The provider answered with an error, or did not answer.", detail: message,
+        hint: hint.isEmpty ? "Try again later with `grantctl login`." : hint)
     case .signedOut(let provider):
       self.init(
         status: .ok, tone: .good, heading: "Signed out", lead: Self.canClose,
@@ -68,7 +82,7 @@ extension Page {
     case .denied(let message):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
-        detail: message)
+        detail: message, hint: "If this was a mistake, run `grantctl login` again.")
     case .refused(let message, let hint):
       self.init(
         status: .badRequest, tone: .bad, heading: "Answer not accepted",

@@ -76,7 +76,7 @@ extension Ask {
       View(
         title: "Access", section: .access,
         lead: "<p class=\"lead\">Who may use which account, and by which rule</p>",
-        main: table + more + next + (await trial(rows.first?.account)), isStill: query["account"] != nil))
+        main: table + more + next + (await trial(rows.first?.account)), isStill: true))
   }
 
   private func cell(_ rules: [PolicyRules.Rule]) -> HTML {

@@ -103,7 +103,7 @@ extension Ask {
       <form method="get" action="/activity" class="filters"><input type="hidden" name="span" value="\(span.rawValue)">\
       <div class="row">\(field("account", "Account", query["account"]))\(field("uid", "User (uid)", query["uid"]))\
       \(field("unit", "Unit", query["unit"]))<div class="check"><input type="checkbox" id="f-refused" name="refused" value="1"\(refused)>\
-      <label for="f-refused">Only refusals</label></div><div><button>Filter</button></div></div></form>
+      <label for="f-refused">Only refusals</label></div><div class="go"><button>Filter</button></div></div></form>
 
       """
   }
@@ -126,7 +126,7 @@ extension Ask {
         """
     }
     return """
-      <div class="scroll" tabindex="0" role="region" aria-label="Records"><table><caption class="hidden">Records, the latest first</caption>
+      <div class="scroll" tabindex="0" role="region" aria-label="Records"><table class="records"><caption class="hidden">Records, the latest first</caption>
       <thead><tr><th scope="col">When</th><th scope="col">Account</th><th scope="col">What</th><th scope="col">Who</th>\
       <th scope="col">Result</th></tr></thead><tbody>\(rows)</tbody></table></div>
 

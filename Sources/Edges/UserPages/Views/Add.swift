@@ -179,20 +179,36 @@ extension Ask {
     case .success(let result): checks = result
     case .failure(let error): return page(.failed("Provider \(provider)", error, section: .home), status: .conflict)
     }
-    var rows = checks.checks.filter { $0.account == nil && $0.result != .skipped }.map { check -> HTML in
-      row("\(check.name.rawValue.replacing("_", with: " "))", check.result, check.message, check.hint)
-    }
+    let found = checks.checks.filter { $0.account == nil && $0.result != .skipped }
+    var rows = self.rows(found.filter { $0.result != .ok })
     if checks.ok, case .success(let probe) = await call(LoginProbe.self, .init(provider: provider)) {
       rows.append(row("Sign-in request", probe.result, probe.message, probe.hint))
     }
+    let passed = found.filter { $0.result == .ok }
+    let folded: HTML =
+      "<details><summary>\(Words.count(passed.count, "check")) passed</summary><ul class=\"steps\">\(self.rows(passed))</ul></details>"
     return page(
       View(
         title: "Sign in at \(provider)", section: .home,
         main: """
           <div class="panels"><div class="panel"><h2>Sign in</h2>\(start(provider))</div>
-          <div class="panel"><h2>Checks</h2><ul class="steps">\(rows)</ul></div></div>
+          <div class="panel"><h2>Checks</h2><ul class="steps">\(rows)</ul>\(folded)</div></div>
 
           """, isStill: true))
+  }
+
+  func rows(_ checks: [ProviderCheck.Check]) -> [HTML] {
+    checks.map { check in
+      let account: HTML = check.account.map { ", <bdi>\($0)</bdi>" } ?? ""
+      return row("\(Self.name(of: check))\(account)", check.result, check.message, check.hint)
+    }
+  }
+
+  private static func name(of check: ProviderCheck.Check) -> String {
+    let words = check.name.rawValue.split(separator: "_").map {
+      ["pkce", "uri"].contains($0) ? $0.uppercased() : "\($0)"
+    }
+    return Parts.sentence(words.joined(separator: " "))
   }
 
   func row(_ name: HTML, _ result: CheckResult, _ message: String, _ hint: String?) -> HTML {

@@ -29,7 +29,7 @@ extension Ask {
         ? Parts.empty(
           "No request waits",
           "A rule with <code>confirm</code> makes programs wait for you. Their requests appear here at once.")
-        : "<div class=\"cards\">\(Array(waiting))</div>\n\(more)"
+        : "<div class=\"cards large\">\(Array(waiting))</div>\n\(more)"
       let second: HTML =
         standing.isEmpty
         ? "" : "<h2>Active approvals</h2>\n<div class=\"cards\">\(Array(standing))</div>\n"
@@ -46,7 +46,7 @@ extension Ask {
   private func waiting(_ release: ReleaseView) -> HTML {
     let asked: HTML =
       release.request.map { "<div><dt>Request</dt><dd><bdi>\($0, limit: 300)</bdi></dd></div>" }
-      ?? "<div><dt>Scopes</dt><dd>\((release.scopes ?? ["all that the caller may have"]).joined(separator: " "))</dd></div>"
+      ?? "<div><dt>Scopes</dt><dd>\((release.scopes ?? ["all that were granted"]).joined(separator: " "))</dd></div>"
     let resource: HTML = release.resource.map { "<div><dt>Resource</dt><dd><bdi>\($0)</bdi></dd></div>" } ?? ""
     func button(_ word: String, _ kind: HTML, _ label: HTML) -> HTML {
       form(

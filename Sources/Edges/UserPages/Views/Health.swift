@@ -83,7 +83,8 @@ extension Ask {
       default: ("warn", "\(provider.state)")
       }
     let since: HTML = condition?.since.map { "<p>for \(Words.duration(now - $0))</p>" } ?? ""
-    let error: HTML = provider.last_error.map { "<p><bdi>\(Parts.sentence($0))</bdi></p>" } ?? ""
+    let error: HTML =
+      provider.state == "ok" ? "" : provider.last_error.map { "<p><bdi>\(Parts.sentence($0))</bdi></p>" } ?? ""
     let rate: HTML =
       provider.refreshes_per_second.map { "<p>takes \(Int($0 * 60)) refreshes a minute</p>" } ?? ""
     return """
@@ -99,11 +100,7 @@ extension Ask {
     switch await call(ProviderCheck.self, .init(provider: provider, timeout: Self.patience)) {
     case .failure(let error): return page(.failed("Not checked", error, section: .health), status: .conflict)
     case .success(let result):
-      let rows = result.checks.map { check -> HTML in
-        let account: HTML = check.account.map { ", <bdi>\($0)</bdi>" } ?? ""
-        return row(
-          "\(check.name.rawValue.replacing("_", with: " "))\(account)", check.result, check.message, check.hint)
-      }
+      let rows = rows(result.checks.filter { $0.result != .ok } + result.checks.filter { $0.result == .ok })
       return page(
         View(
           title: "Checks of \(provider)", section: .health,

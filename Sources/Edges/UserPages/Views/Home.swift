@@ -29,9 +29,11 @@ extension Ask {
     }
     let waiting = await waiting(status)
     let shown = Set(problems.accounts.map(\.account))
-    let cards = (problems.accounts + listed.accounts.filter { !shown.contains($0.account) }).map(card)
+    let bad = problems.accounts.map(card)
+    let rest = listed.accounts.filter { !shown.contains($0.account) }.map(card)
+    let cards = [bad, rest].filter { !$0.isEmpty }.map { cards -> HTML in "<div class=\"cards\">\(cards)</div>\n" }
     let all = status.accounts.values.reduce(0, +)
-    let bad = Self.problemCount(status)
+    let count = Self.problemCount(status)
     let notes = Troubles(status, now: now).html
     let ask: HTML =
       waiting == 0
@@ -46,16 +48,16 @@ extension Ask {
       ? Parts.empty(
         "No accounts yet", "Sign in once. Your programs then get fresh tokens from grantd.",
         "<a class=\"button main\" href=\"/add\">Add an account</a>")
-      : "<div class=\"cards\">\(cards)</div>\n\(pages(problems, listed, onlyProblems))"
+      : "\(cards)\(pages(problems, listed, onlyProblems))"
     let more: HTML =
       problems.next != nil && !onlyProblems
-      ? "<p><a href=\"/?problems=1\">Show all \(bad) accounts with a problem</a></p>\n" : ""
+      ? "<p><a href=\"/?problems=1\">Show all \(count) accounts with a problem</a></p>\n" : ""
     return page(
       View(
         title: onlyProblems ? "Accounts with a problem" : "Accounts", section: .home,
-        lead: "<p class=\"lead\">\(Words.count(all, "account"))\(bad == 0 ? "" : ", \(bad) with a problem")</p>",
+        lead: "<p class=\"lead\">\(Words.count(all, "account"))\(count == 0 ? "" : ", \(count) with a problem")</p>",
         controls: all == 0 ? "" : "<a class=\"button main\" href=\"/add\">Add an account</a>",
-        main: ask + notes + more + body, said: bad == 0 ? "" : "\(Words.count(bad, "account")) with a problem"))
+        main: ask + notes + more + body, said: count == 0 ? "" : "\(Words.count(count, "account")) with a problem"))
   }
 
   private static func problemCount(_ status: BrokerStatus.Result) -> Int {
@@ -108,7 +110,7 @@ extension Ask {
   func card(_ account: AccountView) -> HTML {
     let who: HTML = account.identity.map { "<bdi>\($0.bestName, limit: 128)</bdi> · " } ?? ""
     let error: HTML =
-      account.last_error.map { Parts.message(account.state.tone, $0.message, $0.hint) } ?? soon(account)
+      account.last_error.map { Parts.message(account.state.tone, $0.message, step(account, $0)) } ?? soon(account)
     let again: HTML = account.state == .loginRequired || account.refresh_expires_soon == true ? "main" : "quiet"
     return """
       <article class="card \(account.state.tone)"><div class="title"><h2><bdi>\(account.account, limit: 128)</bdi></h2>\
@@ -120,6 +122,11 @@ extension Ask {
       <a class="button quiet" href="/logout?account=\(query: account.account)">Sign out</a></div></article>
 
       """
+  }
+
+  /// The button of the card replaces the command.
+  private func step(_ account: AccountView, _ error: AccountView.LastError) -> String {
+    account.state == .loginRequired ? "Sign in again: until then programs get no new token." : error.hint
   }
 
   private func soon(_ account: AccountView) -> HTML {

@@ -70,7 +70,7 @@ extension Ask {
     return View(
       title: "Signed in", section: .home,
       main: """
-        <div class="panel good"><dl>\(who)<div><dt>Account</dt><dd><bdi>\(login.account)</bdi></dd></div>\
+        <div class="panel narrow good"><dl>\(who)<div><dt>Account</dt><dd><bdi>\(login.account)</bdi></dd></div>\
         <div><dt>Provider</dt><dd><bdi>\(login.provider)</bdi></dd></div>\(scopes)</dl>\(warnings)
         <p class="controls"><a class="button main" href="/use?account=\(query: login.account)">Use it in …</a>\
         <a class="button" href="/">Accounts</a></p></div>
@@ -91,8 +91,8 @@ extension Ask {
       title: title, section: .home,
       main: Parts.problem(error)
         + """
-        <p class="controls">\(form("/login", [("provider", login.provider), ("account", login.account)], "<button class=\"main\">Sign in again</button>"))\
-        <a class="button" href="/">Accounts</a></p>
+        <div class="controls">\(form("/login", [("provider", login.provider), ("account", login.account)], "<button class=\"main\">Sign in again</button>"))\
+        <a class="button" href="/">Accounts</a></div>
 
         """, said: title, isStill: true)
   }
@@ -120,10 +120,10 @@ extension Ask {
     }
     return View(
       title: "Sign in to \(login.account)", section: .home,
-      lead: "<p class=\"lead\">Waiting for you, until \(Words.duration(login.expiresAt - now)) from now.</p>",
+      lead: "<p class=\"lead\">Waiting for you. This ends \(Words.until(login.expiresAt, now)).</p>",
       main: """
         \(warnings)<div class="panels">\(way)</div>
-        <p class="controls">\(form("/login/cancel", [("id", login.id)], "<button class=\"quiet\">Cancel</button>"))</p>
+        <div class="controls">\(form("/login/cancel", [("id", login.id)], "<button class=\"quiet\">Cancel</button>"))</div>
 
         """, reload: 4)
   }
@@ -133,7 +133,7 @@ extension Ask {
     let complete = device.verification_uri_complete
     let code = device.user_code ?? ""
     return """
-      <div class="panel"><h2>On another device</h2>
+      <div class="panel narrow"><h2>On another device</h2>
       <p>Open this address there, and enter the code:</p>
       <p class="address"><bdi>\(address)</bdi></p><p class="code" id="code"><bdi>\(code, limit: 64)</bdi></p>
       \(complete.flatMap { QRCode($0) }.map(symbol))</div>

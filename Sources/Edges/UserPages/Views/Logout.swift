@@ -15,7 +15,7 @@ extension Ask {
         View(
           title: "Sign out of \(name)", section: .home,
           main: """
-            <div class="panel"><p>grantd revokes the tokens of <strong><bdi>\(name)</bdi></strong>\(who) at \
+            <div class="panel narrow"><p>grantd revokes the tokens of <strong><bdi>\(name)</bdi></strong>\(who) at \
             <bdi>\(account.provider)</bdi>, and forgets the account. Programs that use it stop working.</p>
             \(form("/logout", [("account", name)], """
               <p class="check"><input type="checkbox" id="end" name="end_session" value="1">\
@@ -46,7 +46,7 @@ extension Ask {
         View(
           title: "Signed out of \(name)", section: .home,
           main: """
-            <div class="panel"><ul class="steps">\(rows)</ul>\(session)\
+            <div class="panel narrow"><ul class="steps">\(rows)</ul>\(session)\
             <p class="controls"><a class="button" href="/">Accounts</a></p></div>
 
             """, said: "Signed out of \(name)", isStill: true))

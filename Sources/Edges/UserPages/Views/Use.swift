@@ -18,7 +18,7 @@ extension Ask {
           lead: "<p class=\"lead\">No program stores a token: it asks grantd each time.</p>",
           main: """
             <div class="panel"><h2>A tool</h2>\(toolForm(name, tool))\(await tool.asyncMap { await configuration($0, account) })</div>
-            <h2>Your own program</h2><div class="panels">\(snippets(name))</div>
+            <h2>Your own program</h2><div class="panels large">\(snippets(name))</div>
 
             """, isStill: true))
     }
@@ -35,7 +35,7 @@ extension Ask {
       <div><label for="server">Server, if the tool has one</label><input id="server" name="server" \
       value="\(query["server"] ?? "")" placeholder="git.example.com" autocomplete="off"></div>\
       <div><label for="role">User or role, if needed</label><input id="role" name="role" value="\(query["role"] ?? "")" \
-      autocomplete="off"></div><div><button>Show</button></div></div></form>
+      autocomplete="off"></div><div class="go"><button>Show</button></div></div></form>
 
       """
   }
@@ -151,15 +151,15 @@ extension Ask {
         """
         import subprocess
 
-        token = subprocess.run(
-            ["grantctl", "token", "\(account)"],
-            capture_output=True, text=True, check=True).stdout.strip()
+        command = ["grantctl", "token", "\(account)"]
+        token = subprocess.check_output(command, text=True).strip()
         """
       ),
       (
         "Go",
         """
-        out, err := exec.Command("grantctl", "token", "\(account)").Output()
+        command := exec.Command("grantctl", "token", "\(account)")
+        out, err := command.Output()
         token := strings.TrimSpace(string(out))
         """
       ), ("A program with a variable", "grantctl exec \(word) --env ACCESS_TOKEN -- PROGRAM"),

@@ -44,7 +44,8 @@ public enum LoginOpening: Sendable, Equatable {
 /// What came of a callback, for the person at the browser. Texts are shown escaped.
 public enum CallbackOutcome: Sendable, Equatable {
   /// Signed in. `identity` is who it was, where the provider says.
-  case completed(account: String, provider: String, identity: SignedIn? = nil)
+  /// `program` is the path of the program that started the login, if this run of the broker knows it.
+  case completed(account: String, provider: String, identity: SignedIn? = nil, program: String? = nil)
   /// Second use of a callback: nothing was done again.
   case alreadyCompleted
   /// Back from the end of the session at the provider (OpenID Connect RP-Initiated Logout §3).
@@ -53,6 +54,10 @@ public enum CallbackOutcome: Sendable, Equatable {
   case denied(message: String)
   /// Forged, duplicate, late or foreign: the login stays pending.
   case refused(message: String, hint: String)
+  /// The login was not completed in time. `again` is the command that starts it again.
+  case expired(again: String)
+  /// The provider answered with an error, or not at all.
+  case providerFault(message: String, hint: String)
   /// The exchange failed.
   case failed(message: String, hint: String)
   /// One more thing to do, where the login was started.

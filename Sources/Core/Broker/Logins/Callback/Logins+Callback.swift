@@ -10,7 +10,9 @@ extension Logins {
   func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
     switch await receive(url, from: browser) {
     case .completed(let id, let account, let provider):
-      return .completed(account: account.rawValue, provider: displayName(provider), identity: identity(of: id))
+      return .completed(
+        account: account.rawValue, provider: displayName(provider), identity: identity(of: id),
+        program: table[id]?.program)
     case .foreignBrowser(.otherUser): return .otherUser
     case .foreignBrowser(.unknownUser): return .unknownUser
     case .taken(let id):
@@ -21,6 +23,11 @@ extension Logins {
     case .passedOn(let url): return .redirect(url: url.absoluteString)
     case .failed(let error) where error.reason == .loginDenied || error.reason == .loginCancelled:
       return .denied(message: error.message)
+    case .failed(let error) where error.reason == .loginExpired: return .expired(again: error.hint ?? "")
+    case .failed(let error)
+    where error.reason == .providerError || error.reason == .temporarilyUnavailable
+      || error.reason == .providerMisconfigured:
+      return .providerFault(message: error.message, hint: error.hint ?? "")
     case .failed(let error): return .failed(message: error.message, hint: error.hint ?? "")
     case .refused(let error):
       // The standing hint is for whoever pastes addresses; the message says what to do in a browser.
@@ -121,12 +128,17 @@ extension Logins {
     if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
     if let spent = spent(login.id) { return spent }
     guard login.expiresAt > now else {
-      return .failed(await fail(login.id, RPCError(.loginExpired, "the login was not completed in time")))
+      return .failed(
+        await fail(login.id, RPCError(.loginExpired, "the login was not completed in time", hint: again(login))))
     }
     // What came back has been taken, and a browser may show the page again. But where nothing in it names the login, it
     // may have been a stranger's.
     if let action = login.action, !isUnfinishedRegistration(login) { return .actionRequired(login.id, action) }
     return await take(address, login)
+  }
+
+  private func again(_ login: SavedLogin) -> String {
+    "Run `grantctl login \(login.provider) \(login.account)` again."
   }
 
   private func isUnfinishedRegistration(_ login: SavedLogin) -> Bool {
@@ -139,6 +151,7 @@ extension Logins {
     switch table[id]?.phase {
     case .pending: nil
     case .exchanging, .unsaved, .completed, .codeIssued: .taken(id)
+    case .failed(let error, _) where error.reason == .loginExpired: .failed(error)
     case .failed(let error, _):
       .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
     case nil: .foreign

@@ -149,6 +149,7 @@ extension Logins {
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
+    table[id]?.program = caller.executable
     if provider.authorizationTraits.correlation == .singleLogin {
       table.turns.started(caller.holder, at: try place(of: traits))
     }
