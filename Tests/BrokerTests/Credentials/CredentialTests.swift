@@ -63,6 +63,30 @@ import Testing
     #expect(await refusal("grantd.nobody", rig)?.reason == .unknownAccount)
   }
 
+  @Test("`grantd.ACCOUNT.id_token` is the account's ID token, with its own kind in the audit trail")
+  func idToken() async throws {
+    func segment(_ text: String) -> String {
+      Data(text.utf8).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+    let now = ManualClock.start.seconds
+    let claims = #"{"iss":"https://id.example","sub":"work","aud":"client","iat":\#(now),"exp":\#(now + 3600)}"#
+    let text = "\(segment(#"{"alg":"RS256"}"#)).\(segment(claims)).c2ln"
+    let store = try await signedIn()
+    try await store.commit([
+      .putGrant(
+        SavedGrant(
+          account: account("work"), provider: provider("example"), identity: nil, requestedScopes: ["openid"],
+          grantedScopes: ["openid"], refreshToken: Secret("work-r1"), idToken: Secret(text), generation: 1,
+          createdAt: ManualClock.start, loggedInAt: ManualClock.start))
+    ])
+    let rig = try await rig(
+      UnitCredentials(offers: [Offer(id: "proof", account: account("work"), kind: .idToken)]), store: store)
+    #expect(await load("grantd.work.id_token", rig) == .success(text))
+    #expect(await load("proof", rig) == .success(text))
+    #expect(await load("grantd.work", rig) == .success("work-a1"))
+    #expect(await refusal("grantd.work.id_tokens", rig)?.reason == .unknownAccount)
+  }
+
   @Test("Without `by_account` an id is only a configured account")
   func byAccount() async throws {
     let rig = try await rig(

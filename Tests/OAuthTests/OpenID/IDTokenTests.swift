@@ -361,3 +361,34 @@ struct IDTokenTests {
     #expect(Tokens.verdict(Tokens.make(), Tokens.checks { $0.previous = elsewhere }) == .changed(claim: "iss"))
   }
 }
+
+extension IDTokenTests {
+  @Test("46. after a refresh, one that was issued before the previous one is refused")
+  func issuedBeforePrevious() throws {
+    let login = try IDToken.parse(Tokens.make())
+    let older = Tokens.make(["iat": .number("1799999000")])
+    #expect(Tokens.verdict(older, Tokens.checks { $0.previous = login }) == .issuedBeforePrevious)
+    #expect(Tokens.verdict(Tokens.make(), Tokens.checks { $0.previous = login }) == nil)
+  }
+
+  @Test("an encrypted one names the setting of the client at the provider")
+  func encrypted() {
+    let error = Tokens.verdict(Secret("eyJhbGciOiJkaXIifQ..aXY.Y2lwaGVy.dGFn"))
+    #expect(error == .encrypted && error?.description.contains("id_token_encrypted_response_alg") == true)
+  }
+
+  @Test("one of a token exchange is for the requested audience, and for no other client")
+  func exchanged() {
+    func verdict(_ claims: [String: JSON]) -> IDTokenError? {
+      Tokens.verdict(
+        Tokens.make(claims),
+        Tokens.checks { checks in
+          checks.clientID = "audience"
+          checks.exchangedFor = "client"
+        })
+    }
+    #expect(verdict(["aud": .string("audience"), "azp": .string("client"), "nonce": .string("n")]) == nil)
+    #expect(verdict(["aud": .string("other")]) == .wrongAudience)
+    #expect(verdict(["aud": .string("audience"), "azp": .string("else")]) == .wrongAuthorizedParty("else"))
+  }
+}

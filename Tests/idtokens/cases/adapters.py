@@ -1,11 +1,12 @@
 """ID tokens in each protocol of grantctl and the daemon."""
 
 import json
+import subprocess
 import time
 
 from grantd_testing import wait_until
 from issuer import CLIENT, TOKEN_TYPE, verified
-from scene import Skip, case, has, must, same
+from scene import case, has, must, same
 
 WAIT_SECONDS = 20
 
@@ -86,13 +87,12 @@ def configuration(scene):
         '[[cloud]]\nkind = "gcp"\naccount = "a"\ntoken = "id_token"\n': 'kind = \\"aws\\"',
         '[[rule]]\nuid = 1\naccounts = ["a"]\naccess = ["id-token"]\n': "id_token",
         '[provider.q]\nkind = "oidc"\nissuer = "https://a.example"\nclient_id = "c"\naudience = "x"\n': "audience_parameter",
+        '[account.r]\nprovider = "p"\ngrant = "client_credentials"\naudience = "x"\n': "audience_parameter",
     }
     for text, word in wrong.items():
         scene.broker.config.write_text(head + text)
-        done = scene.broker.products / "grantd"
-        import subprocess
-        checked = subprocess.run([done, "--user", "--check-config", "--config", scene.broker.config], capture_output=True,
-                                 text=True)
+        words = [scene.broker.products / "grantd", "--user", "--check-config", "--config", scene.broker.config]
+        checked = subprocess.run(words, capture_output=True, text=True)
         must(checked.returncode != 0, f"it is accepted: {text}")
         has(checked.stdout + checked.stderr, word.replace("\\", ""))
 
@@ -152,8 +152,3 @@ def configure(scene):
     shown = scene.broker.run("configure", "vault", "work", "--role", "reader", "--id-token")
     has(shown.stdout + shown.stderr, "auth/jwt/login role=reader")
     has(scene.broker.refused("configure", "git", "work", "git.example.com", "--id-token"), "takes no ID token")
-
-
-@case("adapter.credential")
-def credential(scene):
-    raise Skip("Tests/system has LoadCredential=")

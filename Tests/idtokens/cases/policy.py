@@ -34,6 +34,9 @@ def rules(scene):
     broker.must("token", "work", user=OTHER, group=OTHER)
     text = broker.refused(*words, user=OTHER, group=OTHER)
     has(text, 'access = ["id_token"]')
+    has(broker.must("explain", "work", "--uid", USER, "--id-token"), "allowed")
+    has(broker.run("explain", "work", "--uid", OTHER, "--id-token").stdout, "not allowed")
+    has(broker.run("explain", "work", "--uid", USER).stdout, "not allowed")
     # A caller with `id_token` alone can report, and learns what is wrong with its parameters.
     generation = json.loads(broker.must(*words, "--json", user=USER, group=USER))["generation"]
     report = {"account": "work", "generation": generation, "kind": "id_token"}

@@ -17,20 +17,29 @@ extension Authorizer {
     guard let method = Methods.named(params.method ?? TokenGet.name) else {
       throw Methods.notFound(params.method ?? "")
     }
+    let isIDToken = params.kind == .idToken
+    guard !isIDToken || [TokenGet.name, TokenReportRejected.name].contains(method.name) else {
+      throw .invalidParams("params.kind: \(method.name) releases no ID token")
+    }
+    let access = isIDToken ? Access.idToken : method.access
     if let account = params.account { _ = try accountName(account) }
-    switch policy.decide(method.access, method: method.name, account: params.account, caller: subject) {
+    switch policy.decide(access, method: method.name, account: params.account, caller: subject) {
     case .allowed(let rule, let scopes, let confirm): return explanation(method, rule, scopes, confirm)
     case .refused(let why):
       let isDetailed = policy.allows(.manage, method: PolicyExplain.name, account: params.account, caller: caller)
-      return .init(allowed: false, why: isDetailed ? why : Self.refusal(method.name, params.account, caller))
+      return .init(
+        allowed: false,
+        why: isDetailed ? why : Self.refusal(method.name, params.account, caller, isIDToken: isIDToken))
     }
   }
 
   /// For who may not manage the account: what other rules say would tell which accounts there are, and whose they are.
-  private static func refusal(_ method: String, _ account: String?, _ caller: Caller) -> String {
+  private static func refusal(
+    _ method: String, _ account: String?, _ caller: Caller, isIDToken: Bool
+  ) -> String {
     let command: [String?] = [
       "grantctl explain \(account ?? "ACCOUNT") --uid \(caller.uid)", caller.unit.map { "--unit \($0.prefix(256))" },
-      method == TokenGet.name ? nil : "--method \(method)",
+      method == TokenGet.name ? nil : "--method \(method)", isIDToken ? "--id-token" : nil,
     ]
     return "no rule allows this caller \(method)" + (account.map { " for account \($0)" } ?? "")
       + "; `\(command.compactMap(\.self).joined(separator: " "))`, run by an admin, says what is missing"

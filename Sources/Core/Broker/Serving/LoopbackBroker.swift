@@ -6,8 +6,8 @@ public import OAuth
 public protocol LoopbackBroker: Dispatcher {
   /// Where requests wait until they are decided.
   var entrance: Entrance { get }
-  /// Whether the principal may use the account, whether there is one or not.
-  func mayUse(_ account: String, _ principal: Principal) -> Bool
+  /// Whether the principal may have such tokens of the account, whether there is one or not.
+  func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
   /// What was decided for the requests of one connection. Lives on its event loop.
@@ -21,8 +21,10 @@ public protocol LoopbackBroker: Dispatcher {
 extension Router: LoopbackBroker {
   public var entrance: Entrance { broker.entrance }
 
-  public func mayUse(_ account: String, _ principal: Principal) -> Bool {
-    broker.authorizer.policy.allows(.use, method: TokenGet.name, account: account, caller: principal.caller)
+  public func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool {
+    let access = TokenGet.access(of: kind)
+    return broker.authorizer.policy.allows(
+      access, method: TokenGet.name, account: account, caller: principal.caller)
   }
 
   public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }

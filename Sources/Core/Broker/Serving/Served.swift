@@ -3,7 +3,7 @@ import BrokerAPI
 /// A method with its implementation. It stands in the file of the piece that does the work.
 protocol Served: RPCMethod {
   static var subject: Subject<Params> { get }
-  /// What this request takes: ``access``, or for some parameters another kind.
+  /// The access for this request: ``access``, or for some parameters another kind.
   static func access(for params: Params) -> Access
   /// Every kind of access that a request of this method may take.
   static var accesses: [Access] { get }

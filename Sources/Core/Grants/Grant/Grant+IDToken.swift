@@ -2,7 +2,7 @@ public import OAuth
 
 // The ID token of the login, and of the refreshes after it (OpenID Connect Core §12.2), for callers.
 extension Grant {
-  /// What a refresh returned as ID token.
+  /// The ID token that a refresh returned, or why it returned none.
   public struct RefreshedIDToken: Sendable, Equatable {
     public enum Outcome: Sendable, Equatable {
       case new
@@ -21,6 +21,29 @@ extension Grant {
     static let life = Duration.seconds(900)
     /// The same if the last refresh returned an ID token that had expired on arrival.
     static let expiredLife = Duration.seconds(60)
+  }
+
+  /// The notes on ID tokens of an idle grant. Most grants have none, so these are one reference.
+  final class IDTokenNotes: Sendable {
+    let last: RefreshedIDToken?
+    let reporters: [Reporter]
+
+    init(last: RefreshedIDToken?, reporters: [Reporter]) {
+      self.last = last
+      self.reporters = reporters
+    }
+  }
+
+  var idTokenNotes: IDTokenNotes? {
+    get {
+      // A new ID token needs no note: an unnecessary refresh is the cost of forgetting it.
+      let last = lastIDToken?.outcome == .new ? nil : lastIDToken
+      return last == nil && idTokenReporters.isEmpty ? nil : IDTokenNotes(last: last, reporters: idTokenReporters)
+    }
+    set {
+      lastIDToken = newValue?.last
+      idTokenReporters = newValue?.reporters ?? []
+    }
   }
 
   /// The answer to a caller that wants an ID token.
@@ -52,6 +75,8 @@ extension Grant {
   public func idTokenAnswer(
     minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, for reporter: Reporter?
   ) -> IDTokenAnswer {
+    // The error of a refresh says why the grant has ended.
+    guard !hasEnded else { return .refresh }
     guard let compact = saved.idToken else { return renewal(at: now) ?? .lacking(.absent) }
     let token: IDToken
     do throws(IDTokenError) {
@@ -66,7 +91,7 @@ extension Grant {
       return .lacking(.tooShort(lifetime: lifetime.scaled(by: RefreshPolicy.largestFloorShare)))
     }
     let isReported = reporter.map { isIDTokenReported(by: $0) } ?? false
-    if left >= max(minimumTTL ?? floor, RefreshPolicy.shortestRest), !isReported, !hasEnded { return .token(token) }
+    if left >= max(minimumTTL ?? floor, RefreshPolicy.shortestRest), !isReported { return .token(token) }
     if lastIDToken?.outcome == .new, !isReported, left < RefreshPolicy.shortestRest,
       let at = lastIDToken?.at, now - at < RefreshedIDToken.expiredLife, token.expiresAt - at < floor
     {
@@ -85,10 +110,8 @@ extension Grant {
 
   /// Nil: nothing can renew the grant.
   private func renewal(at now: Timestamp) -> IDTokenAnswer? {
-    guard saved.isRenewable || hasEnded else { return nil }
-    guard let last = lastIDToken, last.at <= now, now - last.at < RefreshedIDToken.life, !hasEnded else {
-      return .refresh
-    }
+    guard saved.isRenewable else { return nil }
+    guard let last = lastIDToken, last.at <= now, now - last.at < RefreshedIDToken.life else { return .refresh }
     switch last.outcome {
     case .new: return .refresh
     case .absent where saved.idToken == nil: return .lacking(.absent)

@@ -14,8 +14,7 @@ extension Grant {
     fileprivate var refusals: Refusals?
     fileprivate var jitter: Double
     fileprivate var attempts: UInt64
-    fileprivate var lastIDToken: RefreshedIDToken?
-    fileprivate var idTokenReporters: [Reporter]
+    fileprivate var idTokenNotes: IDTokenNotes?
     /// Without their tokens.
     fileprivate var narrowed: [SavedToken.Key: Narrowed]
 
@@ -35,7 +34,7 @@ extension Grant {
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
       isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
       followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter, attempts: attempts,
-      lastIDToken: lastIDToken, idTokenReporters: idTokenReporters,
+      idTokenNotes: idTokenNotes,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
         mark.token = nil
@@ -64,8 +63,7 @@ extension Grant {
     isDoubted = remainder.isDoubted
     followsUnanswered = remainder.followsUnanswered
     refusals = remainder.refusals
-    lastIDToken = remainder.lastIDToken
-    idTokenReporters = remainder.idTokenReporters
+    idTokenNotes = remainder.idTokenNotes
     numbersAttempts(after: remainder.attempts)
   }
 }

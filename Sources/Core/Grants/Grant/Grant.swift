@@ -36,7 +36,7 @@ public struct Grant: Sendable {
   /// The current refresh token was issued after a request that was never answered. If that request arrives late, a
   /// provider that detects reuse ends the grant.
   var followsUnanswered = false
-  /// What the last refresh returned as ID token, in memory only; nil: no refresh in this run.
+  /// The result of the last refresh for the ID token, in memory only; nil: no refresh in this run.
   public internal(set) var lastIDToken: RefreshedIDToken?
   /// Callers that reported the current ID token, in memory only. Bounded by ``TokenReport/most``.
   var idTokenReporters: [Reporter] = []

@@ -1,6 +1,6 @@
 /// An audience that a token is requested for by name: by a request parameter, or by a token exchange (RFC 8693 §2.1).
 public struct TokenAudience: Sendable, Hashable {
-  /// How the token is requested, and what it is.
+  /// The way of the request, and the kind of the token.
   public enum Form: String, Sendable {
     /// An access token, by the parameter `audience` of the token request.
     case parameter = "audience"

@@ -40,8 +40,11 @@ public struct IDToken: Sendable, Equatable {
 
   /// Parses the compact form (RFC 7515 §7.1): three segments, each claim with its own type.
   public static func parse(_ compact: Secret) throws(IDTokenError) -> IDToken {
-    // Exposed to be counted: the five segments of a JWE contain no claims that could be read.
-    guard compact.exposed.utf8.count(where: { $0 == UInt8(ascii: ".") }) != 4 else { throw .encrypted }
+    // Exposed to be counted: a JWE has five segments, the first of which is a JSON object (RFC 7516 §7.1).
+    guard !compact.exposed.hasPrefix("eyJ") || compact.exposed.utf8.count(where: { $0 == UInt8(ascii: ".") }) != 4
+    else {
+      throw .encrypted
+    }
     let jwt: SignedJWT
     do throws(JWTError) {
       jwt = try SignedJWT.parse(compact)

@@ -77,6 +77,12 @@ struct DeclaredAccounts {
             + "nothing (RFC 6749 §4.4)",
           at: place, suggestion: "give the provider a client_secret_file, a client_key_file or a tls_certificate_file")
       }
+      if account.audience != nil, provider.audienceParameter == nil {
+        report.problem(
+          "\"audience\" in \(title) has no use: [provider.\(provider.name)] has no \"audience_parameter\"",
+          at: tables[account.name]?["audience"]?.place ?? place,
+          suggestion: "add audience_parameter = \"audience\" to it")
+      }
       checkCircle(account, title: title, report: &report)
     }
     for provider in providers where provider.clientID.isEmpty { checkClient(provider, known, report: &report) }

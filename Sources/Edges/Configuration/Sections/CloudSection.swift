@@ -42,7 +42,7 @@ extension Sections {
       Key("account", .accountName, \.account, "Required. The account whose access tokens serve."),
       Key(
         "token", .word(TokenKind.allCases), \.token, standard: "\"access_token\"",
-        "Of `aws`: the token for STS. `id_token` takes `id_token` access."),
+        "The token for STS, for `aws`. `id_token` takes `id_token` access."),
       Key(
         "role_arn", .name, \.role,
         "Of `aws`, required: the role that STS gives credentials of for the account's token (AssumeRoleWithWebIdentity)."

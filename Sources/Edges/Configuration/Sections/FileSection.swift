@@ -49,7 +49,7 @@ extension Sections {
           + "is the home folder."),
       Key(
         "format", .word(FileDraft.Word.allCases), \.word, standard: "\"token\"",
-        "`token`: the token alone, without a newline; `id_token`: the ID token alone; `header`: `Authorization: Bearer …`; `env`: `NAME=…`, for shells and "
+        "`token`: the token alone, without a newline; `id_token`: only the ID token; `header`: `Authorization: Bearer …`; `env`: `NAME=…`, for shells and "
           + "`EnvironmentFile=`; `curl`: options for `curl --config`; `json`: an object with `access_token`, `token_type`, "
           + "`expiry`, `expires_at`, `scope` and `account`; `template`: what `template` says."),
       Key(

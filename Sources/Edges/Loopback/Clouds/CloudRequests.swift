@@ -67,11 +67,13 @@ final class CloudRequests {
 
   // MARK: What all have
 
-  /// The cloud of a name; without one the first whose account the caller may use.
-  func cloud(_ name: String?, _ isOfKind: (LoopbackSettings.Cloud.Kind) -> Bool) -> LoopbackSettings.Cloud? {
+  /// The cloud of a name; without one the first of which the caller may have such tokens.
+  func cloud(
+    _ name: String?, of token: TokenKind = .accessToken, _ isOfKind: (LoopbackSettings.Cloud.Kind) -> Bool
+  ) -> LoopbackSettings.Cloud? {
     let clouds = application.settings.clouds.filter { isOfKind($0.kind) }
     if let name { return clouds.first { $0.name == name } }
-    return clouds.first { broker.mayUse($0.account.rawValue, principal) } ?? clouds.first
+    return clouds.first { broker.mayUse($0.account.rawValue, principal, kind: token) } ?? clouds.first
   }
 
   /// Asks for the account's token, and calls back.

@@ -24,7 +24,8 @@ struct GoogleMetadata {
     guard head.headers[Self.flavor] == ["Google"], !head.headers.contains(name: "X-Forwarded-For")
     else { return reply(.forbidden, "Missing Metadata-Flavor:Google header.\n") }
     guard
-      let cloud = requests.cloud(nil, { if case .gcp = $0 { true } else { false } }),
+      let cloud = requests.cloud(
+        nil, of: path.hasSuffix("/identity") ? .idToken : .accessToken, { if case .gcp = $0 { true } else { false } }),
       case .gcp(let project, let email) = cloud.kind
     else { return reply(.notFound, "There is no [[cloud]] of kind gcp.\n") }
     guard let query = queryParameters(head), let path = Query.unescaped(path) else {
@@ -32,7 +33,9 @@ struct GoogleMetadata {
     }
     // Only permitted callers learn the project and the account.
     let isToken = path.hasSuffix("/token") || path.hasSuffix("/identity")
-    guard isToken || path.isEmpty || requests.broker.mayUse(cloud.account.rawValue, requests.principal) else {
+    guard
+      isToken || path.isEmpty || requests.broker.mayUse(cloud.account.rawValue, requests.principal, kind: .accessToken)
+    else {
       return reply(.forbidden, "Not permitted: ask the administrator of this machine for a rule.\n")
     }
     switch path {

@@ -151,7 +151,7 @@ struct TokenReply {
     let isIDToken = token.id_token != nil
     var members: [JSON.Member] = [
       .init(name: "access_token", value: .string(text)),
-      // An ID token is no access token (RFC 8693 §2.2.1).
+      // An ID token is not an access token (RFC 8693 §2.2.1).
       .init(name: "token_type", value: isIDToken ? "N_A" : "Bearer"),
     ]
     if isExchange {

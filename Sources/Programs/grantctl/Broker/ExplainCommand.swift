@@ -18,6 +18,7 @@ struct ExplainCommand: BrokerCommand {
         grantctl explain work --unit mail-sync
         grantctl explain work --user-unit feed@1
         grantctl explain work --uid ada --method account.logout
+        grantctl explain work --uid ada --id-token
       """)
 
   @Argument(help: "The account's name.")
@@ -38,13 +39,17 @@ struct ExplainCommand: BrokerCommand {
   var exe: String?
   @Option(help: "The method of the socket. Default: token.get.")
   var method: String?
+  @Flag(help: "Explain the access to ID tokens.")
+  var idToken = false
   @Flag(help: "List the rules for the account: callers, limits, approvals and last use.")
   var all = false
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
-    guard !all || (pid == nil && unit == nil && uid == nil && userUnit == nil && exe == nil && method == nil) else {
-      throw ValidationError("--all goes without a caller and without --method.")
+    guard
+      !all || (pid == nil && unit == nil && uid == nil && userUnit == nil && exe == nil && method == nil && !idToken)
+    else {
+      throw ValidationError("--all goes without a caller, --method and --id-token.")
     }
     guard pid == nil || (unit == nil && uid == nil && userUnit == nil && exe == nil) else {
       throw ValidationError("--pid can only be combined with --method.")
@@ -57,7 +62,8 @@ struct ExplainCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     if all { return try await RuleTable(shell: shell).say(account) }
     let answer = try await shell.ask(
-      PolicyExplain.self, .init(account: account, method: method, caller: try await subject(shell)))
+      PolicyExplain.self,
+      .init(account: account, method: method, kind: idToken ? .idToken : nil, caller: try await subject(shell)))
     if shell.isJSON {
       shell.say(answer.json)
     } else {

@@ -83,9 +83,10 @@ struct ApproveCommand: BrokerCommand {
 
   private static func say(standing words: [StandingWordView], _ shell: Shell) {
     for word in words {
+      let asked = asks(word.method, word.kind)
       shell.terminal.say(
         SafeText.line(
-          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asks(word.method, word.kind)) "
+          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asked) "
             + "of \(word.account) to \(program(word.caller, shell))"
             + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
     }
@@ -98,7 +99,8 @@ struct ApproveCommand: BrokerCommand {
     let rows = releases.map { release in
       Table.Row(
         cells: [
-          Cell(release.id), Cell(release.account), Cell(asks(release.method, release.kind)), Cell(who(release.caller, shell)),
+          Cell(release.id), Cell(release.account), Cell(asks(release.method, release.kind)),
+          Cell(who(release.caller, shell)),
           Cell(TimeText.duration(release.until - shell.now)),
         ], notes: notes(release, shell))
     }

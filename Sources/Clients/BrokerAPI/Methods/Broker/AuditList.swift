@@ -5,7 +5,7 @@
 public enum AuditAction: String, Codable, Sendable, CaseIterable {
   /// A token was handed out.
   case release
-  /// An ID token was handed out.
+  /// An ID token was released.
   case idToken = "id_token"
   /// The broker used a token for a caller, who did not see it.
   case use

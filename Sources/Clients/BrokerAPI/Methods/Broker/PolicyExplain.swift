@@ -13,10 +13,12 @@ public enum PolicyExplain: RPCMethod {
   public struct Params: Codable, Sendable, Equatable {
     public var account: String?
     public var method: String?
+    public var kind: TokenKind?
     public var caller: Subject?
 
-    public init(account: String? = nil, method: String? = nil, caller: Subject? = nil) {
+    public init(account: String? = nil, method: String? = nil, kind: TokenKind? = nil, caller: Subject? = nil) {
       self.account = account
+      self.kind = kind
       self.method = method
       self.caller = caller
     }
@@ -89,6 +91,7 @@ public enum PolicyExplain: RPCMethod {
   public static let paramDocs = [
     "account": "The account; absent: no account in particular.",
     "method": "The method. Default: `token.get`.",
+    "kind": "`id_token`: for ID tokens, with `token.get`. Default: `access_token`.",
     "caller": "The caller to explain; naming another one takes `manage`. Default: the caller itself.",
   ]
   public static let resultDocs = [

@@ -74,7 +74,7 @@ public enum LoginStart: RPCMethod {
       "The name the account will have; an account of that name is signed in again. Default: the provider's name.",
     "scopes": "The scopes to ask for, instead of the provider's configured ones.",
     "resource": "The resource the tokens are for (RFC 8707).",
-    "audience": "The audience the tokens are for, where the provider has `audience_parameter`.",
+    "audience": "The audience of the tokens, if the provider has `audience_parameter`.",
     "destinations":
       "Which kinds of destination the caller can use (`native`, `browser`, `manual`, `device`), in its order. `device` has to be named (RFC 8628). Default: `native`, `browser`, `manual`.",
     "prompt": "How the provider should prompt (OpenID Connect Core §3.1.2.1), such as `consent` or `select_account`.",

@@ -92,9 +92,9 @@ public enum TokenGet: TokenRelease {
     "resource":
       "The resource the token is for (RFC 8707); another one than the account's is a token of its own. Absent: the one the account was signed in for.",
     "audience":
-      "The audience the token is for, where the provider takes one; another one than the account's is a token of its own.",
+      "The audience of the token, if the provider takes one. Each audience has a separate token.",
     "min_ttl":
-      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers; for an ID token more than that is an error. Default: `minimum_ttl` of the configuration, 30.",
+      "Seconds the token must still be valid for; a token with less is refreshed first. Limited to the lifetime of a fresh token; for an ID token more than that is an error. Default: `minimum_ttl` of the configuration, 30.",
     "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
@@ -103,7 +103,7 @@ public enum TokenGet: TokenRelease {
     "token_type":
       "How to present the token: `Bearer` (RFC 6750), or `DPoP` with a proof by `dpop.proof` (RFC 9449 §7).",
     "id_token": "The verified ID token, with `kind` of the request `id_token`; else absent.",
-    "kind": "`id_token`, or `session` where the provider gives a session in place of a token; else absent.",
+    "kind": "`id_token`, or `session` if the provider issues a session instead of a token; else absent.",
     "session_id": "The session. It is a secret.",
     "cookie": "The session as a `Cookie` header has it.",
     "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",

@@ -34,7 +34,7 @@ extension TokenRequests {
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(params.account) }
       try checkOpenID(grant)
-      // Not for a caller before the provider confirmed whose an imported grant is.
+      // An imported grant is for callers only after the provider confirmed its user.
       guard !grant.isUnproven else {
         _ = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: deadline)
         continue
@@ -95,7 +95,7 @@ extension TokenRequests {
   private func result(_ token: SavedToken, _ saved: SavedGrant) -> TokenGet.Result {
     TokenGet.Result(
       access_token: nil, token_type: nil,
-      // Exposed to be handed out: this is what the broker is for.
+      // Exposed to be released to the caller.
       id_token: token.accessToken.exposed, kind: TokenKind.idToken.rawValue, expires_at: token.expiresAt?.seconds,
       expires_in: token.expiresAt.map { max(0, ($0 - now).wholeSeconds) }, scope: [],
       account: saved.account.rawValue, provider: saved.provider.rawValue,
@@ -105,7 +105,7 @@ extension TokenRequests {
   private func result(_ token: IDToken, _ grant: Grant) -> TokenGet.Result {
     TokenGet.Result(
       access_token: nil, token_type: nil,
-      // Exposed to be handed out: this is what the broker is for.
+      // Exposed to be released to the caller.
       id_token: token.raw.exposed, kind: TokenKind.idToken.rawValue, expires_at: token.expiresAt.seconds,
       expires_in: max(0, (token.expiresAt - now).wholeSeconds), scope: [], account: grant.saved.account.rawValue,
       provider: grant.saved.provider.rawValue, issuer: token.issuer, generation: grant.mainGeneration)
@@ -124,18 +124,16 @@ extension TokenRequests {
         .unsupportedByProvider, "account \(account) has no user, so it has no ID token",
         hint: "Use an account that a user signed in to: `grantctl login PROVIDER ACCOUNT`.")
     }
+    guard grant.saved.idToken == nil, !provider.tokenTraits.usesIDTokens else { return }
     guard provider.description.kind == "oidc" else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) is of kind \(provider.description.kind), which has no ID tokens",
         hint:
           "If it supports OpenID Connect, set kind = \"oidc\" and its issuer in \(name.section), then sign in again.")
     }
-    guard grant.saved.idToken != nil || (grant.saved.requestedScopes + grant.saved.grantedScopes).contains("openid")
-    else {
-      throw RPCError(
-        .scopeNotGranted, "account \(account) was signed in without the scope openid, so it has no ID token",
-        hint: "Add openid to `scopes` in \(name.section), then `grantctl login \(name) \(account)`.")
-    }
+    throw RPCError(
+      .scopeNotGranted, "account \(account) was signed in without the scope openid, so it has no ID token",
+      hint: "Add openid to `scopes` in \(name.section), then `grantctl login \(name) \(account)`.")
   }
 
   private func lacking(_ lack: Grant.IDTokenLack, _ grant: Grant, _ minimumTTL: Duration?) -> RPCError {

@@ -316,7 +316,7 @@ final class TokenRequests: Piece {
 // MARK: Methods
 
 extension TokenGet: Served {
-  /// What a token of this kind takes.
+  /// The access for a token of this kind.
   static func access(of kind: TokenKind?) -> Access { kind == .idToken ? .idToken : .use }
   static func access(for params: Params) -> Access { access(of: params.kind) }
   static var accesses: [Access] { [.use, .idToken] }
