@@ -235,6 +235,8 @@ enum Limit {
   static let conflicts = 8
   /// How soon a store that fails is tried again; then every ``longestSleep``.
   static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
+  /// The same of a database that several brokers share.
+  static let sharedStorePause = Duration.milliseconds(500)
   /// How often it is looked whether what is on disk is still there.
   static let examination = Duration.seconds(5)
   /// What the wall clock may differ from the time that passed before it counts as set: clocks are also slewed.

@@ -48,7 +48,7 @@ struct CommitGroup {
   private(set) var queries: [Query] = []
   /// For each job the index of its check, and of its first further answer.
   private var places: [(check: Int, lease: Int?)] = []
-  /// The names of accounts that others must hear of if the commit's expectations held.
+  /// The accounts that other brokers are notified of if the commit's expectations held.
   private var concerned: [[AccountName]] = []
   /// The indices of statements that return accounts, of removed logins.
   private var removals: [[Int]] = []
@@ -134,7 +134,7 @@ struct CommitGroup {
   /// Whether the group before it was the one that this process wrote.
   func isNext(_ answers: [Answer]) -> Bool { answers[2].value?.text == "t" }
 
-  /// What each job is answered, and the accounts that others must hear of.
+  /// The answer to each job, and the accounts that other brokers are notified of.
   func results(_ answers: [Answer]) -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
     var (results, told) = ([Result<Leasing?, StoreError>](), Set<AccountName>())
     for (index, job) in jobs.enumerated() {

@@ -8,7 +8,7 @@ import Synchronization
 /// The connection that commits, reads and leases, and the jobs that wait for it. Jobs that arrive while a transaction is
 /// being written share the next one.
 ///
-/// - Note: unchecked, because everything but the inbox is used on the queue alone.
+/// - Note: unchecked, because everything except the inbox is used only on the queue.
 final class CommitQueue: @unchecked Sendable {
   /// Jobs that wait.
   static let waitingLimit = 4096
@@ -159,10 +159,7 @@ final class CommitQueue: @unchecked Sendable {
     func all(_ failure: StoreError) -> [Result<Leasing?, StoreError>] { jobs.map { _ in .failure(failure) } }
     guard let writer else { return all(.closed) }
     do {
-      let group = try CommitGroup(jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline) {
-        knownLogins.contains($0)
-      }
-      let (results, told) = try commit(group, writer)
+      let (results, told) = try commit(jobs, writer)
       note(jobs, results)
       tell(told)
       return results
@@ -174,10 +171,13 @@ final class CommitQueue: @unchecked Sendable {
   }
 
   private func commit(
-    _ group: CommitGroup, _ writer: Writer
+    _ jobs: [Job], _ writer: Writer
   ) throws -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
     for isLast in [false, true] {
       let session = try connected()
+      let group = try CommitGroup(
+        jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline,
+        isKnown: { knownLogins.contains($0) })
       do {
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {

@@ -8,7 +8,7 @@ import Synchronization
 
 /// The second connection: it listens and notifies, prolongs and releases leases, and gives the machine's sign of life.
 ///
-/// - Note: unchecked, because all but `waiting` and `seen` is used on the queue alone.
+/// - Note: unchecked, because everything except `waiting` and `seen` is used only on the queue.
 final class Keeper: @unchecked Sendable {
   /// Each statement is answered within this time.
   private static let patience = Duration.seconds(5)
@@ -29,7 +29,7 @@ final class Keeper: @unchecked Sendable {
   private let target: Target
   private let clock: SharedStoreClock
   private let changes: AsyncStream<AccountName>.Continuation
-  /// Names that others must hear of.
+  /// Accounts that other brokers are not notified of yet.
   private let waiting = Mutex<Set<AccountName>>([])
   private let seen = Mutex(SharedStoreState())
   var node: Node
@@ -40,7 +40,7 @@ final class Keeper: @unchecked Sendable {
   private var timer: (any DispatchSourceTimer)?
   private var lastAttempt: Duration?
   private var last = Times()
-  /// Where the change log was read to: the oldest transaction that may still have been running.
+  /// The position in the change log: the oldest transaction that may still have been running.
   private var position: String?
   /// The database that the position belongs to.
   private var identity: String?
@@ -63,7 +63,7 @@ final class Keeper: @unchecked Sendable {
 
   // MARK: From everywhere
 
-  /// Others hear of these after the commit, in a transaction that is not flushed.
+  /// Notifies the other brokers after the commit, in a transaction that is not flushed.
   func tell(_ accounts: Set<AccountName>) {
     guard !accounts.isEmpty else { return }
     let isFirst = waiting.withLock { waiting in

@@ -11,7 +11,7 @@ extension Writer {
   /// takes a second use of the token for theft.
   static let takeover = Duration.seconds(600)
 
-  /// The end of the time in which the holder alone may send. A run that ended sends nothing any more.
+  /// The end of the time in which only the holder may send. A run that ended sends nothing any more.
   private static let freeAt = """
     CASE WHEN r.node IS NULL OR r.until IS NULL THEN '-infinity'::timestamptz
       WHEN NOT EXISTS (SELECT 1 FROM grantd.node n WHERE n.id = r.node AND n.run = r.run AND n.ended_at IS NULL)

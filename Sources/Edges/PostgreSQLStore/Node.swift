@@ -2,7 +2,7 @@ import Broker
 import FoundationEssentials
 import SQLite
 
-/// This machine among those that share the database.
+/// This machine, as the other machines of the database see it.
 struct Node: Sendable {
   /// The machine's, kept in its own SQLite database: 16 hexadecimal digits.
   var id: String
@@ -64,7 +64,7 @@ struct Node: Sendable {
     return answers[5].rows.compactMap { $0.first?.text }
   }
 
-  /// The goodbye: others need not wait for what this run held.
+  /// The goodbye: other machines need not wait for the leases of this run.
   func end(_ session: Session, until deadline: Duration) throws {
     let values: [ColumnValue] = [.text(id), .text(run)]
     _ = try session.run(

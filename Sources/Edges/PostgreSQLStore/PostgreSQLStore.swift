@@ -198,7 +198,7 @@ public final class PostgreSQLStore: Store {
   public var sharing: SharedStoreView? { keeper.state.view }
 
   public func close() async {
-    // First: what was committed is told, and the others take over.
+    // First: other machines are notified of the last commits, and may take the leases.
     await keeper.close()
     await queue.close()
     await own.close()
@@ -216,7 +216,7 @@ struct LocalRows: Sendable {
     var expecting: [Expectation] = []
   }
 
-  /// Where each change belongs. A revocation follows the accounts of its commit.
+  /// Divides the changes by database. A revocation follows the accounts of its commit.
   mutating func divide(_ changes: [Change], _ expectations: [Expectation]) -> Division {
     var division = Division()
     for case .putGrant(let grant) in changes where grant.kind.isUnattended { accounts.insert(grant.account) }

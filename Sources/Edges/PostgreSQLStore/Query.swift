@@ -21,7 +21,7 @@ struct Answer {
 
 /// Why the database did not do it.
 enum SessionFailure: Error, Equatable {
-  /// The connection does not exist or ended; the outcome of what was sent is unknown.
+  /// The connection does not exist or ended; the outcome of the statements is unknown.
   case lost(String)
   /// The server refused a statement: its SQLSTATE and message (PostgreSQL, "Error Codes").
   case refused(state: String, message: String)

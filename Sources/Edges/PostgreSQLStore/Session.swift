@@ -16,7 +16,7 @@ final class Session {
   private var prepared: [String: String] = [:]
   private var names = 0
   private(set) var isLost = false
-  /// Payloads of notifications that nobody took yet.
+  /// Payloads of notifications that were not returned yet.
   private var heard: [String] = []
 
   /// Connects, which may resolve names and block.
@@ -196,7 +196,7 @@ final class Session {
   /// Reads what has arrived, without waiting.
   func listen() throws(SessionFailure) -> [String] {
     guard !isLost, clibpq_consume(connection) == 1 else { throw lost() }
-    // A server that shuts down says so between two statements.
+    // A server that shuts down sends a message between two statements.
     if clibpq_is_busy(connection) == 0, Int(clibpq_status(connection)) != CLIBPQ_CONNECTION_OK { throw lost() }
     takeNotifications()
     defer { heard = [] }

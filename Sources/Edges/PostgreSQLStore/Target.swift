@@ -61,7 +61,7 @@ struct Target: Sendable {
   /// Begins to connect; nil: there is no memory.
   func start() -> OpaquePointer? {
     var values = overrides
-    // Exposed for libpq alone.
+    // Exposed for libpq.
     if let password { values["password"] = password.exposed }
     return Self.start(connection, values)
   }

@@ -72,6 +72,13 @@ extension Accounts {
     let own = table[account]
     // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
     if own != nil, journal.expectedOnDisk(account) == .generation(account, stored.grant.generation) { return }
+    // An older copy of a shared database was restored: its refresh token is spent.
+    if let own, own.phase == .idle, !own.isUnreadable, own.saved.loggedInAt == stored.grant.loggedInAt,
+      own.saved.generation > stored.grant.generation
+    {
+      journal.keep(account, onDisk: stored.grant.generation)
+      return journal.saveSoon()
+    }
     journal.isSaved(account)
     // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
     if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }

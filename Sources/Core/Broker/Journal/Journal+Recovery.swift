@@ -51,7 +51,7 @@ extension Journal {
     while failure != nil, !isStopped {
       let key = waiters.newWork()
       pause = key
-      await wait(for: key, until: uptime + mending.nextDelay(at: uptime))
+      await wait(for: key, until: uptime + nextDelay)
       pause = nil
       guard failure != nil, !isStopped else { break }
       await tryStore()
@@ -59,6 +59,12 @@ extension Journal {
     recovery = nil
     // It may have failed again meanwhile.
     if let failure, !isStopped { failed(failure) }
+  }
+
+  /// A database on another machine that restarts is used again at once.
+  private var nextDelay: Duration {
+    if case .shared? = failure { return Limit.sharedStorePause }
+    return mending.nextDelay(at: uptime)
   }
 
   /// One commit shows whether the disk takes them again. A database that is damaged or gone is written anew from memory,

@@ -6,7 +6,7 @@ public struct SharedStoreTrouble: Sendable, Equatable {
   }
 
   public var kind: Kind
-  /// Where the database is, for people.
+  /// The location of the database, for people.
   public var location: String
   /// A sentence without a full stop.
   public var detail: String

@@ -1,4 +1,4 @@
-/// The machines that share a database, and what an administrator should know of it.
+/// The machines that share a database, and warnings for the administrator.
 public struct SharedStoreView: Sendable, Equatable {
   public struct Machine: Sendable, Equatable {
     public var id: String

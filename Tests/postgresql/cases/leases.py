@@ -1,0 +1,141 @@
+"""Leases, fences and expectations: another broker is played by statements in the database."""
+
+import concurrent.futures
+import signal
+import time
+
+from machines import eventually
+
+ENDED = "until = clock_timestamp() - interval '1 s'"
+OTHER = "node = 'other', run = 'other'"
+
+
+def generation(world):
+    return int(world.value("SELECT generation FROM grantd.grants WHERE account = 'a'"))
+
+
+def later(machine, method, **params):
+    """A call under way."""
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    return pool.submit(machine.call, method, 40, **params)
+
+
+def under_way(world, machine, delay):
+    """A refresh at this machine whose answer takes `delay` seconds; the provider has acted already."""
+    world.provider.delay(delay)
+    before = world.provider.refreshes()
+    call = later(machine, "token.report_rejected", account="a", generation=generation(world))
+    eventually("the provider has the request", lambda: world.provider.refreshes() == before + 1)
+    return call
+
+
+def other_run(world, is_alive=True):
+    world.sql(
+        "INSERT INTO grantd.node (id, run, name, version, schema_known, ended_at) VALUES ('other', 'other', 'other', '0', 1, "
+        + ("NULL" if is_alive else "clock_timestamp()") + ") ON CONFLICT (id) DO UPDATE SET ended_at = excluded.ended_at")
+
+
+def held_elsewhere(world):
+    """No machine sends while another has the lease, and not at once after its end: its request may still be answered."""
+    one = world.machine("one")
+    one.adopt("a")
+    other_run(world)
+    for until in ("until = clock_timestamp() + interval '2 min'", ENDED):
+        world.sql(
+            f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, {until}, refresh_token_hash = 'x', "
+            "sent_at = 1, attempts = 1")
+        one.attempt("token.report_rejected", account="a", generation=generation(world), timeout=0.5)
+        time.sleep(0.5)
+        assert world.provider.refreshes() == 1, until
+
+
+def ended_run(world):
+    """A run that ended sends nothing more: its lease is free at once."""
+    one = world.machine("one")
+    one.adopt("a")
+    other_run(world, is_alive=False)
+    world.sql(
+        f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, until = clock_timestamp() + interval '2 min', "
+        "refresh_token_hash = 'x', sent_at = 1, attempts = 1")
+    one.call("token.report_rejected", account="a", generation=generation(world))
+    assert one.get("a") == "a-a3"
+
+
+def stale_fence(world):
+    """An answer under a lease that another broker has taken is not written over its account."""
+    one = world.machine("one")
+    one.adopt("a")
+    call = under_way(world, one, 1)
+    other_run(world)
+    before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
+    world.sql(
+        f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, until = clock_timestamp() + interval '2 min'")
+    time.sleep(2)
+    assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == before, "a stale fence was written"
+    assert generation(world) == 1
+    # The other gives it back without an answer: this one is all that remains of the grant.
+    world.sql("UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL")
+    call.result()
+    assert eventually("the answer is saved", lambda: one.get("a") == "a-a3")
+    assert generation(world) == 2 and not world.provider.ledger["revoked"]
+
+
+def changed_grant(world):
+    """An answer is not written over a grant that another broker has replaced."""
+    one = world.machine("one")
+    one.adopt("a")
+    under_way(world, one, 1)
+    world.sql("UPDATE grantd.grants SET generation = 7")
+    before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
+    time.sleep(2)
+    assert generation(world) == 7
+    assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == before
+
+
+def taken_login(world):
+    """A login that another broker took never comes back."""
+    one = world.machine("one")
+    started = one.call("login.start", account="b", provider="strict")
+    assert world.value("SELECT count(*) FROM grantd.logins") == "1"
+    other = world.machine("two")
+    assert other.refused("login.cancel", login_id=started["login_id"])
+    world.sql("DELETE FROM grantd.logins")
+    time.sleep(0.5)
+    one.call("login.cancel", login_id=started["login_id"])
+    assert world.value("SELECT count(*) FROM grantd.logins") == "0"
+
+
+def stopped(world):
+    """A broker that is stopped with a refresh under way: no other one sends before its answer is in."""
+    one, two = world.machine("one"), world.machine("two")
+    one.adopt("a")
+    eventually("the account is known", lambda: two.get("a") == "a-a2")
+    call = under_way(world, one, 0.5)
+    one.process.send_signal(signal.SIGSTOP)
+    world.sql(f"UPDATE grantd.refresh SET {ENDED}")
+    two.attempt("token.report_rejected", account="a", generation=generation(world), timeout=1)
+    time.sleep(1)
+    assert world.provider.refreshes() == 2
+    one.process.send_signal(signal.SIGCONT)
+    call.result()
+    for machine in (one, two):
+        eventually("the answer is everywhere", lambda: machine.get("a") == "a-a3")
+    ledger = world.provider.ledger
+    assert ledger["refreshes"] == 2 and not ledger["revoked"], ledger
+
+
+def restarted(world):
+    """A broker that was killed with a lease has it back after its restart, at once."""
+    one = world.machine("one")
+    one.adopt("a")
+    world.provider.lifetime(3600)
+    under_way(world, one, 0.2)
+    one.process.kill()
+    one.launch_and_wait()
+    assert world.value("SELECT node IS NULL OR run = (SELECT run FROM grantd.node n WHERE n.id = r.node) "
+                       "FROM grantd.refresh r") == "t"
+
+
+CASES = {
+    "held-elsewhere": held_elsewhere, "ended-run": ended_run, "stale-fence": stale_fence, "changed-grant": changed_grant,
+    "taken-login": taken_login, "stopped": stopped, "restarted": restarted}

@@ -1,0 +1,123 @@
+"""Killed brokers, a database that restarts, is away, or is an older copy."""
+
+import random
+import time
+
+from grantd_testing import Gone, Refused
+from machines import eventually
+
+KILLS = 25
+ACCOUNTS = ("a", "b", "c", "d")
+# An answer takes so long to reach the disk at most; a kill in this time may lose it.
+UNSAVED = 1.0
+
+
+def kills(world):
+    """Brokers are killed while tokens are renewed: a grant ends only if a killed run alone had the answer."""
+    randomness = random.Random(53)
+    machines = [world.machine(name) for name in ("one", "two", "three")]
+    for account in ACCOUNTS:
+        machines[0].adopt(account)
+    world.provider.lifetime(1)
+    world.provider.delay(0.02)
+    for account in ACCOUNTS:
+        machines[1].attempt("token.report_rejected", account=account, generation=1, timeout=2)
+    killed = []
+    for _ in range(KILLS):
+        end = time.monotonic() + randomness.uniform(0.05, 0.4)
+        while time.monotonic() < end:
+            try:
+                machine = randomness.choice(machines)
+                machine.call("token.get", 5, account=randomness.choice(ACCOUNTS), timeout=0.3)
+            except (Refused, Gone, OSError):
+                pass
+        victim = randomness.choice(machines)
+        killed.append(time.time())
+        victim.process.kill()
+        victim.process.wait(10)
+        victim.launch_and_wait()
+    world.provider.lifetime(3600)
+    ledger = world.provider.ledger
+    for account in ACCOUNTS:
+        if account in ledger["revoked"]:
+            issued = ledger["issues"][account]
+            assert any(0 <= moment - issued <= UNSAVED for moment in killed), (account, issued, killed, ledger)
+            continue
+        newest = f"{account}-a"
+        tokens = [eventually(f"{account} is served", lambda: machine.get(account), 30) for machine in machines]
+        assert all(token.startswith(newest) for token in tokens)
+    ledger = world.provider.ledger
+    for account in set(ACCOUNTS) - set(ledger["revoked"]):
+        current = f"{account}-a{ledger['current'][account]}"
+        for machine in machines:
+            eventually(f"{current} is everywhere", lambda: machine.get(account) == current)
+    assert sum(ledger["current"].values()) > len(ACCOUNTS) * 5, ledger
+
+
+def restart(world):
+    """The database restarts at once, also during a refresh: writes resume, and nothing is lost."""
+    one, two = world.machine("one"), world.machine("two")
+    one.adopt("a")
+    eventually("the account is known", lambda: two.get("a") == "a-a2")
+    for mode in ("immediate", "fast"):
+        before = world.provider.refreshes()
+        world.provider.delay(0.5)
+        one.attempt("token.report_rejected", account="a", generation=before, timeout=0.01)
+        eventually("the request is sent", lambda: world.provider.refreshes() == before + 1)
+        world.cluster.restart(mode)
+        token = f"a-a{before + 2}"
+        for machine in (one, two):
+            eventually(f"{token} is served after {mode}", lambda: machine.get("a") == token, 30)
+    assert not world.provider.ledger["revoked"]
+
+
+def away(world):
+    """While the database is away tokens in memory are served, and no refresh is sent."""
+    one = world.machine("one")
+    one.adopt("a")
+    world.cluster.stop("immediate")
+    try:
+        assert one.get("a") == "a-a2"
+        one.attempt("token.report_rejected", account="a", generation=1, timeout=0.3)
+        eventually("the failure is reported", lambda: one.status()["store"]["state"] == "failing", 20)
+        store = one.status()["store"]
+        assert "cannot be reached" in store["message"] and "start the database" in store["hint"], store
+        time.sleep(1)
+        assert world.provider.refreshes() == 1
+    finally:
+        world.cluster.start()
+    eventually("a new token is served", lambda: one.get("a") == "a-a3", 40)
+    eventually("the store works", lambda: one.status()["store"]["state"] == "ok")
+
+
+def old_copy(world):
+    """An old dump is restored next to brokers that run: no spent token is sent."""
+    one, two = world.machine("one"), world.machine("two")
+    one.adopt("a")
+    eventually("the account is known", lambda: two.get("a") == "a-a2")
+    world.sql("CREATE SCHEMA copy; CREATE TABLE copy.grants AS TABLE grantd.grants;"
+              "CREATE TABLE copy.tokens AS TABLE grantd.tokens")
+    one.call("token.report_rejected", account="a", generation=1)
+    for machine in (one, two):
+        eventually("the new token is everywhere", lambda: machine.get("a") == "a-a3")
+    world.sql("BEGIN; DELETE FROM grantd.tokens; DELETE FROM grantd.grants;"
+              "INSERT INTO grantd.grants TABLE copy.grants; INSERT INTO grantd.tokens TABLE copy.tokens; COMMIT")
+    two.attempt("token.report_rejected", account="a", generation=2, timeout=2)
+    for machine in (one, two):
+        eventually("the newest token is served", lambda: machine.get("a") == "a-a4", 40)
+    ledger = world.provider.ledger
+    assert not ledger["revoked"] and not ledger["reused"], ledger
+
+
+def killed_sessions(world):
+    """The server ends all sessions: the brokers connect again, and hear of changes."""
+    one, two = world.machine("one"), world.machine("two")
+    one.adopt("a")
+    eventually("the account is known", lambda: two.get("a") == "a-a2")
+    world.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'grantd'")
+    one.call("token.report_rejected", account="a", generation=1)
+    eventually("the new token is heard of", lambda: two.get("a") == "a-a3")
+
+
+CASES = {
+    "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions}
