@@ -96,7 +96,7 @@ public final class Broker {
       clientMetadata: configuration.clientMetadata)
     calls = AuthorizedCalls(
       runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
-      approvals: approvals, audit: audit)
+      approvals: approvals, audit: audit, stepUp: configuration.stepUp)
     imports = Imports(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts,
       authorizer: authorizer,
@@ -253,6 +253,7 @@ public final class Broker {
   private func complete(_ new: BrokerConfiguration) async {
     addresses.configure(publicOrigin: new.publicOrigin)
     resources.configure(clientMetadata: new.clientMetadata)
+    calls.stepUp = new.stepUp
     await declared.take()
   }
 

@@ -13,6 +13,7 @@ public struct BrokerConfiguration: Sendable {
   public var publicOrigin: String?
   /// The URL of the client's metadata, which is its identifier at servers that support it; nil: none is published.
   public var clientMetadata: String?
+  public var stepUp = StepUpPolicy()
   public var audit = AuditPolicy()
   public var callerLimits = CallerLimits()
   /// What units may load as credentials.
@@ -44,6 +45,15 @@ public struct BrokerConfiguration: Sendable {
     self.path = path
     self.warnings = warnings
   }
+}
+
+/// What happens to a request whose server requires a login for more scopes, or a newer one.
+public struct StepUpPolicy: Sendable, Equatable {
+  /// Whether the request waits for that login and is sent again.
+  public var asks = false
+  public var within = Duration.seconds(120)
+
+  public init() {}
 }
 
 /// What the broker is, for `broker.status`.

@@ -21,6 +21,7 @@ public enum ConfigurationReference {
     chapters += [chapter(Sections.callback), chapter(Sections.socket), chapter(Sections.store)]
     chapters += [chapter(Sections.refresh), chapter(Sections.metrics), chapter(Sections.audit)]
     chapters.append(chapter(Sections.clientMetadata))
+    chapters.append(chapter(Sections.stepUp))
     return chapters + [chapter(Sections.callerLimits), chapter(Sections.log)]
   }
 
@@ -54,7 +55,7 @@ public enum ConfigurationReference {
     A system instance reads `/etc/grantd/grantd.toml` and then `/etc/grantd/grantd.d/*.toml`, sorted by name; a user
     instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` beside it. All of them together are one configuration:
     rules, hooks, `[[credential]]`, `[[file]]`, `[[handle]]` and `[[cloud]]` are appended, a later file's keys of `[callback]`, `[socket]`,
-    `[store]`, `[refresh]`, `[metrics]`, `[http]`, `[proxy]`, `[credentials]`, `[audit]`, `[client_metadata]`, `[limits]` and `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
+    `[store]`, `[refresh]`, `[metrics]`, `[http]`, `[proxy]`, `[credentials]`, `[audit]`, `[client_metadata]`, `[step_up]`, `[limits]` and `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
 
     `grantd --check-config` checks everything without starting. Each problem is a line with file, line and what to do;
     an unknown key is a problem. `grantctl reload` reads it again: if anything is wrong nothing changes.

@@ -117,6 +117,7 @@ struct Loader {
       case "credentials": readCredentialSettings(item)
       case "audit": read(item, Sections.audit, \.audit)
       case "client_metadata": read(item, Sections.clientMetadata, \.self)
+      case "step_up": read(item, Sections.stepUp, \.stepUp)
       case "limits": read(item, Sections.callerLimits, \.limits)
       case "log": read(item, Sections.log, \.self)
       default: reportUnknown(name, item)
@@ -127,7 +128,7 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh", "metrics", "http", "proxy", "handle", "cloud", "audit", "client_metadata", "limits", "log",
+      "refresh", "metrics", "http", "proxy", "handle", "cloud", "audit", "client_metadata", "step_up", "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {

@@ -27,6 +27,7 @@ public struct Settings: Sendable, Equatable {
   public var limits = CallerLimits()
   /// The URL of the client ID metadata document that an administrator has published; nil: there is none.
   public var clientMetadata: String?
+  public var stepUp = StepUpPolicy()
   public var hooks: [Hook] = []
   /// What units may load as credentials.
   public var credentials = UnitCredentials()

@@ -273,6 +273,7 @@ struct Daemon: Sendable {
     configuration.callerLimits = settings.limits
     configuration.credentials = settings.credentials
     configuration.clientMetadata = settings.clientMetadata
+    configuration.stepUp = settings.stepUp
     configuration.files = places.tokenFiles(settings)
     configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
     return configuration

@@ -6,7 +6,7 @@ import OAuth
 
 /// A challenge of a server that only a login can answer: scopes that were not granted (RFC 6750 §3.1), or a newer or
 /// stronger authentication (RFC 9470 §3).
-struct StepUp: Sendable, Equatable {
+struct StepUp: Sendable, Equatable, Codable {
   var scopes: [String]
   var acrValues: [String]
   var maxAge: Int64?
@@ -45,8 +45,41 @@ struct StepUp: Sendable, Equatable {
 extension Accounts {
   /// The challenge that no login has answered.
   func stepUp(of grant: Grant) -> StepUp? {
-    guard let stepUp = table.stepUps[grant.saved.account], stepUp.login == grant.saved.loggedInAt else { return nil }
+    guard let stepUp = table.stepUps[grant.saved.account] ?? savedStepUp(grant.saved.account),
+      stepUp.login == grant.saved.loggedInAt
+    else { return nil }
     return stepUp.scopes.isEmpty || !missing(stepUp.scopes, grant).isEmpty ? stepUp : nil
+  }
+
+  private static func stepUpKey(_ account: AccountName) -> String { "step_up.\(account)" }
+
+  /// As it was before a restart.
+  private func savedStepUp(_ account: AccountName) -> StepUp? {
+    journal.values[Self.stepUpKey(account)].flatMap {
+      try? JSON.parse(Array($0.utf8)).decode(StepUp.self, root: "step_up")
+    }
+  }
+
+  /// A hostile server may name another condition in each answer: only the first one, and further scopes, are written.
+  private func save(_ stepUp: StepUp, of account: AccountName, after old: StepUp?) {
+    guard old == nil || old?.scopes != stepUp.scopes else { return }
+    let text = String(decoding: JSON(encoding: stepUp).serialized(), as: UTF8.self)
+    Task { await journal.put(Self.stepUpKey(account), text, "the scopes that account \(account) needs") }
+  }
+
+  /// Waits until the user has signed in again.
+  ///
+  /// - Returns: whether that was in time.
+  func awaitsSignIn(
+    of account: AccountName, for holder: Holder, until end: Duration, session: (any Session)? = nil
+  ) async throws(RPCError) -> Bool {
+    let login = self[account]?.saved.loggedInAt
+    while uptime < end, !isDraining {
+      try await waiters.callerWaits(for: .account(account), of: holder, until: end, session: session)
+      guard let grant = self[account] else { return false }
+      if grant.saved.loggedInAt != login, grant.token != nil { return true }
+    }
+    return false
   }
 
   func missing(_ scopes: [String], _ grant: Grant) -> [String] {
@@ -69,6 +102,7 @@ extension Accounts {
     if !stepUp.scopes.isEmpty { stepUp.scopes = StepUp.joined(old?.scopes ?? [], stepUp.scopes) }
     if table.stepUps[account] == nil, table.stepUps.count >= Limit.stepUps { table.stepUps = [:] }
     table.stepUps[account] = stepUp
+    save(stepUp, of: account, after: old)
     let what =
       stepUp.scopes.isEmpty
       ? "a new sign-in" : "the scope \(missing.joined(separator: " ").printable(limit: 512))"

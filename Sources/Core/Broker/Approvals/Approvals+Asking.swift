@@ -19,10 +19,10 @@ extension Approvals {
       if params.usesWholeToken { try authorizer.checkWhole(permission) }
       return (params, permission)
     }
-    var question = try question(method, params)
+    var question = try question(method, params, permission.request)
     switch body {
     case nil: break
-    case .digest(let digest)?: question.request?.bodyDigest = digest
+    case .read(let digest, _)?: if question.request?.isOfCalls != true { question.request?.bodyDigest = digest }
     case .unread?:
       if self.confirmation(question, permission) != nil {
         // The rules changed since the request came, and its body is on its way already.
@@ -50,12 +50,12 @@ extension Approvals {
     let permission = try authorizer.renewed(permission)
     if params.usesWholeToken { try authorizer.checkWhole(permission) }
     guard permission.approved == nil else { return }
-    guard let confirmation = confirmation(try question(method, params), permission) else { return }
+    guard let confirmation = confirmation(try question(method, params, permission.request), permission) else { return }
     throw Authorizer.unconfirmed(permission, confirmation)
   }
 
   private func question<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params
+    _ method: M.Type, _ params: M.Params, _ sent: APIRequest?
   ) throws(RPCError) -> Releases.Question {
     var question = Releases.Question(account: params.account, method: M.name)
     guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
@@ -72,9 +72,14 @@ extension Approvals {
       let provider = providers[grant.saved.provider]?.provider
       let address = (try? provider?.apiTraits.resolve(params.url).absoluteString) ?? params.url
       let body = params.body.map { Data($0.utf8) } ?? params.body_base64.flatMap { Data(base64Encoded: $0) }
-      question.request = .init(
-        line: "\(params.method.uppercased()) \(address)",
-        bodyDigest: body.flatMap { $0.isEmpty ? nil : Grants.bodyDigest(of: Array($0)) })
+      let line = "\(params.method.uppercased()) \(address)"
+      // A user approves a tool: the id of the message is another one each time.
+      question.request =
+        if let calls = sent?.callNames {
+          .init(line: "\(line) \(calls)", bodyDigest: nil, isOfCalls: true)
+        } else {
+          .init(line: line, bodyDigest: body.flatMap { $0.isEmpty ? nil : Grants.bodyDigest(of: Array($0)) })
+        }
     }
     return question
   }

@@ -31,6 +31,8 @@ struct Releases {
       var line: String
       /// SHA-256 of the body in hexadecimal; nil: there is none.
       var bodyDigest: String?
+      /// The line names the calls of the Model Context Protocol; their arguments may be any.
+      var isOfCalls = false
     }
 
     /// Whether who may have this may have the other as well. With the token in hand, all is possible that the other

@@ -65,7 +65,7 @@ final class AuditLog: Sendable {
   /// A method ended. Refusals of any method are recorded; what else is, ``auditAction(of:)`` says.
   func ended<M: RPCMethod>(
     _ method: M.Type, account: String?, _ caller: Caller, _ access: Access = M.access, rule: String?,
-    _ result: Result<M.Result, RPCError>
+    _ result: Result<M.Result, RPCError>, detail: String? = nil
   ) {
     let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
     let who = AuditEntry.Who(caller)
@@ -79,16 +79,18 @@ final class AuditLog: Sendable {
         entry.generation = token.releasedGeneration
       }
       entry.rule = rule
+      entry.detail = detail
       note(entry, by: caller)
     case .failure(let error):
       // What was not understood did nothing.
       guard let reason = error.reason else { return }
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
-      let entry = AuditEntry(
+      var entry = AuditEntry(
         action: action ?? .admin, method: M.name, account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
         who: who,
         result: reason.rawValue)
+      entry.detail = detail
       note(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
     }
   }

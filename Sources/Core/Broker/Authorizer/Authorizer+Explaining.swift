@@ -45,13 +45,24 @@ extension Authorizer {
       + "; `\(command.compactMap(\.self).joined(separator: " "))`, run by an admin, says what is missing"
   }
 
+  /// The requests that a rule allows, if it does not allow all.
+  private func limits(of name: String, _ method: any RPCMethod.Type) -> String {
+    guard method == RequestSend.self, let rule = policy.rules.first(where: { $0.name == name }),
+      let requests = rule.requests
+    else { return "" }
+    let places = requests.map(\.description).joined(separator: ", ")
+    let calls = rule.mcp.map { " with the MCP calls " + $0.map(\.description).joined(separator: ", ") } ?? ""
+    return " for " + "\(places)\(calls)".prefix(512)
+  }
+
   private func explanation(
     _ method: any RPCMethod.Type, _ rule: String?, _ scopes: Set<String>?, _ confirm: Policy.Confirmation?
   ) -> PolicyExplain.Result {
     let privilege =
       policy.instance == .system ? "root may do everything" : "it is the owner of this instance"
     let basis =
-      method.access == .open ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it" } ?? privilege
+      method.access == .open
+      ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it\(limits(of: $0, method))" } ?? privilege
     let release = method as? any TokenRelease.Type
     if let release, let scopes, !release.takesPart {
       let part = scopes.sorted().joined(separator: " ").prefix(512)

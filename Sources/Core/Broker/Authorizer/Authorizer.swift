@@ -40,14 +40,24 @@ final class Authorizer: Sendable {
     // Other requests of this caller are allowed: the rule is there, and lacks this one.
     if let request, inForce.permission(principal, access, method, account) != nil {
       refusal.message =
-        "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)"
+        "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)\(request.words)"
         + (account.map { " for account \($0.prefix(128))" } ?? "")
       refusal.hint =
         !PlainPath.isPlain(request.path)
         ? "A path with steps upwards, empty steps or control characters is allowed by no `requests`."
-        : "An admin can add \"\(request.method) \(request.path)\" to `requests` of its rule, and reload."
+        : request.content != nil
+          ? "Its rule has `mcp`, which lists the allowed calls; \(Self.hintOfCalls(request))"
+          : "An admin can add \"\(request.method) \(request.path)\" to `requests` of its rule, and reload."
     }
     throw refusal
+  }
+
+  private static func hintOfCalls(_ request: APIRequest) -> String {
+    switch request.content {
+    case nil, .session: "GET and DELETE must be named in `requests`."
+    case .calls: "an admin can add to it, and reload."
+    case .unclear: "only unambiguous messages of JSON-RPC 2.0 are sent."
+    }
   }
 
   /// The same for a method that concerns accounts which its parameters do not name.

@@ -11,16 +11,23 @@ public struct Policy: Sendable, Equatable {
   /// The uid that the broker runs as.
   public var owner: UInt32
   public var rules: [Rule] {
-    didSet { asksSomebody = rules.contains { $0.confirm != nil } }
+    didSet { note() }
   }
   /// Who needs no rule is held by one that asks: they must be looked at then.
-  private(set) var asksSomebody: Bool
+  private(set) var asksSomebody = false
+  /// Whether a rule depends on the messages of a request.
+  private(set) var readsMessages = false
 
   public init(instance: Instance, owner: UInt32, rules: [Rule]) {
     self.instance = instance
     self.owner = owner
     self.rules = rules
+    note()
+  }
+
+  private mutating func note() {
     asksSomebody = rules.contains { $0.confirm != nil }
+    readsMessages = rules.contains { $0.mcp != nil }
   }
 
   /// Whether the caller may do everything, without a rule.
@@ -125,9 +132,16 @@ public struct Policy: Sendable, Equatable {
     var (cap, exempt): (Set<String>, Set<String>) = ([], [])
     var isCapped = !needsNone
     for rule in rules
-    where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access)
-      && rule.covers(request)
-    {
+    where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access) {
+      switch rule.cover(request) {
+      case .no: continue
+      case .whole: break
+      case .session: return .allowed(rule: rule.name, scopes: nil, confirm: nil)
+      case .part:
+        // Whoever needs no rule is held by it all the same; others are not allowed by it.
+        if needsNone, rule.confirm != nil { asking = asking ?? rule }
+        continue
+      }
       guard rule.scopes != nil || rule.confirm != nil else {
         return .allowed(rule: rule.name, scopes: nil, confirm: nil)
       }
@@ -139,6 +153,17 @@ public struct Policy: Sendable, Equatable {
     guard needsNone || first != nil else { return nil }
     let confirm = asking.map { Confirmation(rule: $0.name, within: $0.confirm ?? .zero, exempt: exempt) }
     return .allowed(rule: needsNone ? nil : first?.name, scopes: isCapped ? cap : nil, confirm: confirm)
+  }
+
+  /// Whether a rule for the caller depends on the messages of the request.
+  func readsMessages(_ method: String, _ account: String, _ caller: Caller, of request: APIRequest) -> Bool {
+    readsMessages
+      && rules.contains { rule in
+        guard rule.mcp != nil, rule.gives(.use, method), rule.who.matches(caller), rule.covers(account, .use) else {
+          return false
+        }
+        return if case .part = rule.cover(request) { true } else { false }
+      }
   }
 
   /// The rule that came nearest, and what stood in its way.

@@ -49,6 +49,7 @@ private struct RuleText: Encodable {
   var scopes: [String]?
   var confirm: Int64?
   var requests: [String]?
+  var mcp: [String]?
 
   init(_ rule: Rule) {
     uid = rule.who.uid
@@ -62,6 +63,7 @@ private struct RuleText: Encodable {
     scopes = rule.scopes?.sorted()
     confirm = rule.confirm?.milliseconds
     requests = rule.requests?.map(\.description).sorted()
+    mcp = rule.mcp?.map(\.description).sorted()
   }
 }
 

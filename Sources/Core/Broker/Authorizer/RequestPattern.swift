@@ -1,3 +1,5 @@
+import OAuth
+
 /// A request to a provider's API, as rules see it.
 public struct APIRequest: Sendable, Hashable {
   public var method: String
@@ -5,11 +7,30 @@ public struct APIRequest: Sendable, Hashable {
   public var host: String
   /// As it is sent, without the query.
   public var path: String
+  /// Its messages, if a rule has to know them; nil: they were not read.
+  public var content: MCPContent?
 
   public init(method: String, host: String, path: String) {
     self.method = method
     self.host = host
     self.path = path
+  }
+
+  /// For people: ` (tools/call add)`, never with arguments; empty: unknown.
+  var words: String {
+    switch content {
+    case nil, .session: ""
+    case .calls(let calls): " (\(Self.list(calls)))"
+    case .unclear(let reason): " (\(reason))"
+    }
+  }
+
+  /// The calls for the audit trail.
+  var callNames: String? { if case .calls(let calls) = content { Self.list(calls) } else { nil } }
+
+  private static func list(_ calls: [MCPCall]) -> String {
+    let shown = calls.prefix(8).map { $0.description.printable(limit: 128) }.joined(separator: ", ")
+    return calls.count > 8 ? "\(shown), and \(calls.count - 8) more" : shown
   }
 }
 

@@ -19,6 +19,8 @@ public struct Rule: Sendable, Equatable {
 
   /// The requests to the provider's API that it allows, and no token; nil: it is about all that it gives.
   public var requests: [RequestPattern]?
+  /// The calls of the Model Context Protocol that these requests may contain; nil: any body.
+  public var mcp: [MCPPattern]?
 
   /// What a caller must be; nil: anything.
   public struct Who: Sendable, Equatable {
@@ -105,10 +107,31 @@ extension Rule {
     self.access.contains(access) || access != .idToken && method.map(methods.contains) ?? false
   }
 
-  /// Whether it is for the request; nil: none is known yet.
-  func covers(_ request: APIRequest?) -> Bool {
-    guard let requests, let request else { return true }
-    return requests.contains { $0.matches(request) }
+  /// Whether it is for a request.
+  enum Cover {
+    case no
+    case whole
+    /// Only messages that each session has.
+    case session
+    /// Some of its calls, or perhaps: its messages are not known or not clear.
+    case part
+  }
+
+  /// - Parameter request: nil: none is known yet.
+  func cover(_ request: APIRequest?) -> Cover {
+    guard let request else { return .whole }
+    let fitting = requests.map { $0.filter { $0.matches(request) } }
+    guard fitting?.isEmpty != true else { return .no }
+    guard let mcp else { return .whole }
+    switch request.content {
+    case nil, .unclear: return .part
+    case .session: return fitting?.contains { $0.method == request.method } ?? false ? .session : .no
+    case .calls(let all):
+      let calls = all.filter { !$0.isOfEachSession }
+      guard !calls.isEmpty else { return .session }
+      let allowed = calls.filter { call in mcp.contains { $0.matches(call) } }
+      return allowed.isEmpty ? .no : allowed.count == calls.count ? .whole : .part
+    }
   }
 
   /// Whether it is for the account; nil: where no account is concerned. Then any rule will do, except to `manage`: what

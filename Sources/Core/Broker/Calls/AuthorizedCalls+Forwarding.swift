@@ -14,14 +14,17 @@ public struct ForwardRequest: Sendable {
   public var host: String?
   /// What is passed on of the client's headers.
   public var headers: [HTTPRequest.Header]
-  /// What is known of the body, about which a person may have to be asked.
+  /// What is known of the body, on which a rule may depend.
   public var body = Body.unread
 
   public enum Body: Sendable, Equatable {
     case unread
-    /// Of ``bodyDigest(of:)``; nil: there is no body.
-    case digest(String?)
+    /// The digest of ``bodyDigest(of:)``; nil: there is no body.
+    case read(digest: String?, MCPContent)
   }
+
+  /// Its messages; nil: they were not read.
+  var content: MCPContent? { if case .read(_, let content) = body { content } else { nil } }
 
   public init(
     account: String, method: String, target: String, host: String?, headers: [HTTPRequest.Header]
@@ -53,6 +56,8 @@ public struct AuthorizedRequest: Sendable {
   struct Renewed: Sendable {
     var nonce = false
     var token = false
+    /// The user has signed in for it.
+    var consent = false
   }
 
   /// As it is sent. It has no body.
@@ -204,7 +209,14 @@ extension AuthorizedCalls {
       return .again(next)
     }
     // A refresh brings neither scopes nor a newer sign-in.
-    if let error = accounts.noteStepUp(response, of: question.account) { return .stepUp(error) }
+    if let error = accounts.noteStepUp(response, of: question.account) {
+      guard stepUp.asks, !sent.renewed.consent,
+        try await accounts.awaitsSignIn(of: question.account, for: question.asker.holder, until: uptime + stepUp.within)
+      else { return .stepUp(error) }
+      var next = try await refreshed(sent)
+      next.renewed.consent = true
+      return .again(next)
+    }
     if let error = accounts.otherAudience(
       response, to: sent.request, of: question.account, isFresh: sent.renewed.token)
     {

@@ -7,7 +7,7 @@ import OAuth
 extension AuthorizedCalls {
   /// `request.send`.
   func sendRequest(
-    _ params: RequestSend.Params, _ session: any Session, _ permission: Permission
+    _ params: RequestSend.Params, _ session: any Session, _ permission: Permission, hasConsent: Bool = false
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
@@ -24,11 +24,24 @@ extension AuthorizedCalls {
       let request = try self.request(params, provider)
       return .send(provider.authorized(request, by: token, of: saved)) { response, _ in
         let verdict = provider.verdict(on: response)
+        // A refresh brings neither scopes nor a newer sign-in.
+        if StepUp(response, loggedInAt: saved.loggedInAt) != nil { return .done((response, .passed)) }
         if case .tokenRefused(let message, let oauth) = verdict {
           return .failed(.tokenRefused(message: message, oauth))
         }
         return .done((response, verdict))
       }
+    }
+    if let error = accounts.noteStepUp(response, of: account) {
+      let end = params.timeout == nil ? uptime + stepUp.within : min(deadline, uptime + stepUp.within)
+      if stepUp.asks, !hasConsent,
+        try await accounts.awaitsSignIn(of: account, for: question.asker.holder, until: end, session: session)
+      {
+        var again = params
+        again.timeout = params.timeout.map { _ in max(1, Double((deadline - uptime).milliseconds) / 1000) }
+        return try await sendRequest(again, session, permission, hasConsent: true)
+      }
+      if response.status == 401 { throw error }
     }
     switch verdict {
     case .passed, .tokenRefused: return try result(response)
@@ -218,7 +231,14 @@ extension AccountEndSession: Served {
 
 extension RequestSend: Served {
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? {
-    await broker.calls.apiRequest(params.method, params.url, of: params.account)
+    var request = await broker.calls.apiRequest(params.method, params.url, of: params.account)
+    if broker.authorizer.policy.readsMessages {
+      let body =
+        params.body.map { Array($0.utf8) } ?? params.body_base64.flatMap { Data(base64Encoded: $0) }.map(Array.init)
+      request.content = MCPContent(
+        method: params.method, headers: (params.headers ?? [:]).map { ($0.key, $0.value) }, body: body ?? [])
+    }
+    return request
   }
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -14,10 +14,12 @@ final class AuthorizedCalls: Piece {
   let approvals: Approvals
   let audit: AuditLog
   let places: CallPlaces
+  var stepUp: StepUpPolicy
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, tokens: TokenRequests,
-    authorizer: Authorizer, approvals: Approvals, audit: AuditLog
+    authorizer: Authorizer, approvals: Approvals, audit: AuditLog,
+    stepUp: StepUpPolicy
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -27,6 +29,7 @@ final class AuthorizedCalls: Piece {
     self.authorizer = authorizer
     self.approvals = approvals
     self.audit = audit
+    self.stepUp = stepUp
     places = CallPlaces(runtime.waiters)
   }
 

@@ -12,8 +12,8 @@ public protocol LoopbackBroker: Dispatcher {
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
   /// What was decided for the requests of one connection. Lives on its event loop.
   func forwardLane(for principal: Principal) -> ForwardLane
-  /// Whether a person has to allow such requests of the principal: then the digest of the body has to be known.
-  func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
+  /// Whether a rule for the principal depends on the body of such requests, or a user has to approve them with their body.
+  func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
   /// Looks at an answer to a request that was sent.
   func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict
 }
@@ -29,12 +29,15 @@ extension Router: LoopbackBroker {
 
   public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }
 
-  public func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
-    guard broker.authorizer.policy.asksSomebody else { return false }
+  public func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
+    let policy = broker.authorizer.policy
+    guard policy.asksSomebody || policy.readsMessages else { return false }
     let url = (try? await broker.calls.url(of: forward)) ?? forward.target
     let request = await broker.calls.apiRequest(forward.method, url, of: forward.account)
-    return broker.authorizer.inForce.permission(
-      principal, .use, RequestSend.name, forward.account, request: request)?.confirmation != nil
+    let permission = broker.authorizer.inForce.permission(
+      principal, .use, RequestSend.name, forward.account, request: request)
+    return permission.map { $0.confirmation != nil }
+      ?? policy.readsMessages(RequestSend.name, forward.account, principal.caller, of: request)
   }
 
   /// On the broker's actor as a whole: its steps are many and short.
@@ -47,12 +50,15 @@ extension Router: LoopbackBroker {
     if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
       return .failure(broker.audit.tooOften(RequestSend.name, session.caller, wait: wait))
     }
+    var names: String?
     do throws(RPCError) {
       // Who may not use the account learns nothing of it: where it cannot go is said after that.
       let url: Result<String, RPCError>
       do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
-      let request = broker.calls.apiRequest(
+      var request = broker.calls.apiRequest(
         forward.method, (try? url.get()) ?? forward.target, of: forward.account)
+      if broker.authorizer.policy.readsMessages { request.content = forward.content }
+      names = request.callNames
       let permission = try broker.authorizer.authorize(
         session.principal, .use, RequestSend.name, account: forward.account, request: request)
       session.decided()
@@ -62,7 +68,7 @@ extension Router: LoopbackBroker {
       let authorized = try await broker.calls.authorized(forward, params, cleared)
       broker.audit.ended(
         RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
-        .success(.init(status: 0, headers: [:])))
+        .success(.init(status: 0, headers: [:])), detail: names)
       broker.requests.answered(RequestSend.name, .success(.null))
       // From now on the token is known on event loops, until it is another.
       let account = authorized.basis.question.account
@@ -71,7 +77,8 @@ extension Router: LoopbackBroker {
       return .success(authorized)
     } catch {
       if error.reason == .notPermitted { broker.authorizer.rates.refused(who) }
-      broker.audit.ended(RequestSend.self, account: forward.account, session.caller, rule: nil, .failure(error))
+      broker.audit.ended(
+        RequestSend.self, account: forward.account, session.caller, rule: nil, .failure(error), detail: names)
       broker.requests.answered(RequestSend.name, .failure(error))
       return .failure(error)
     }

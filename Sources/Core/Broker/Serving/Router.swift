@@ -46,6 +46,7 @@ public struct Router: Dispatcher {
     let principal = session.principal
     var named: String?
     var access = M.access
+    var calls: String?
     do throws(RPCError) {
       let params = try Self.decode(M.self, from: params) { () throws(RPCError) in
         // Who may not call it at all learns nothing of its parameters.
@@ -64,6 +65,7 @@ public struct Router: Dispatcher {
       case .account(let name):
         named = name(params)
         let request = await M.request(params, by: broker)
+        calls = request?.callNames
         permission = try authorizer.authorize(principal, access, M.name, account: named, request: request)
       }
       session.decided()
@@ -72,10 +74,11 @@ public struct Router: Dispatcher {
       // A reload may have taken the permission away while the caller waited.
       if access == .use || access == .idToken { _ = try authorizer.renewed(permission) }
       broker.audit.ended(
-        M.self, account: named, session.caller, access, rule: permission.rule, .success(result))
+        M.self, account: named, session.caller, access, rule: permission.rule, .success(result), detail: calls)
       return .success(JSON(encoding: result))
     } catch {
-      broker.audit.ended(M.self, account: named, session.caller, access, rule: nil, .failure(error))
+      broker.audit.ended(
+        M.self, account: named, session.caller, access, rule: nil, .failure(error), detail: calls)
       return .failure(error)
     }
   }

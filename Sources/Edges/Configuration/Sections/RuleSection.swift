@@ -20,6 +20,7 @@ struct RuleDraft {
   var scopes: [String]?
   var resources: [String]?
   var requests: [RequestPattern]?
+  var mcp: [MCPPattern]?
   var confirm = false
   var confirmTimeout = Duration.seconds(60)
 }
@@ -76,6 +77,11 @@ extension Sections {
           + "`/forward`): a method, and a path or a host with a path; `*` stands for any run of characters. The rule gives "
           + "these, and no token."),
       Key(
+        "mcp", .list(mcpPattern, of: "MCP calls such as \"tools/call:search_*\"", orEmpty: false), \.mcp,
+        "With `requests`: the calls of the Model Context Protocol that the POST requests may contain: a method, or a method "
+          + "with the name of a tool, prompt or resource. Messages that each session has are allowed too; GET and DELETE only "
+          + "if `requests` names them."),
+      Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "A cap: `token.get` returns only tokens of these scopes if the provider can narrow, otherwise none."),
       Key(
@@ -116,6 +122,15 @@ extension Sections {
     return pattern
   }
 
+  private static let mcpPattern = Form<String>.text.map("MCP calls such as \"tools/call:search_*\"") {
+    text throws(Unfit) in
+    guard let pattern = MCPPattern(text) else {
+      throw .found(
+        quoted(text), suggestion: "write a method, such as \"tools/list\", or tools/call: and the name of a tool")
+    }
+    return pattern
+  }
+
   static let pattern = Form<String>.text.map("account names") { text throws(Unfit) in
     // A pattern is a name once each `*` is a letter.
     guard AccountName(rawValue: text.replacing("*", with: "x")) != nil else { throw .found(quoted(text)) }
@@ -143,6 +158,12 @@ extension RuleDraft {
         suggestion: "keep access, methods and scopes for a rule of their own")
       return nil
     }
+    if let place = table["mcp"]?.place, table["requests"] == nil {
+      report.problem(
+        "\(title) has \"mcp\" and no \"requests\"", at: place,
+        suggestion: "add the server's path, such as requests = [\"POST /mcp\", \"GET /mcp\", \"DELETE /mcp\"]")
+      return nil
+    }
     checkConfirm(table, at: place, report: &report)
     guard checkCaller(table, at: place, report: &report) else { return nil }
     let namesCaller = Self.ofCaller.contains { table[$0] != nil }
@@ -159,6 +180,7 @@ extension RuleDraft {
       access: requests == nil ? Set(access ?? []) : [], methods: requests == nil ? Set(methods) : [RequestSend.name],
       scopes: scopes.map(Set.init), resources: resources.map(Set.init), confirm: confirm ? confirmTimeout : nil)
     rule.requests = requests
+    rule.mcp = mcp
     return rule
   }
 

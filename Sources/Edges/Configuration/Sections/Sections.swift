@@ -160,6 +160,20 @@ enum Sections {
         "The https URL of the document. It must have a path.")
     ])
 
+  static let stepUp = Section<StepUpPolicy>(
+    header: "[step_up]",
+    meaning:
+      "A server may require scopes that were not granted, or a newer sign-in (RFC 6750 §3.1, RFC 9470). `status`, an event and "
+      + "the answer name the command.",
+    keys: [
+      Key(
+        "ask", .flag, \.asks, standard: "false",
+        "Whether a request of `/forward` or `request.send` waits for that sign-in and is sent again."),
+      Key(
+        "timeout", .duration(.seconds(5)...(.minutes(5))), \.within, standard: "\"2m\"",
+        "With `ask`: how long a request waits. Then the caller gets the server's answer."),
+    ])
+
   static let log = Section<Settings>(
     header: "[log]", meaning: "What is written to the journal or the terminal.",
     keys: [

@@ -76,7 +76,7 @@ final class ForwardedRequest: UpstreamReceiver {
     let session = HTTPSession(principal, exchange)
     run { () -> Result<AuthorizedRequest, RPCError>? in
       if let error = await session.enter(broker.entrance) { return .failure(error) }
-      return await broker.asksSomebody(forward, principal) ? nil : await broker.authorize(forward, session: session)
+      return await broker.readsBody(forward, principal) ? nil : await broker.authorize(forward, session: session)
     } then: { [self] decision in
       decision.map(decided) ?? readWhole()
     }
@@ -96,14 +96,16 @@ final class ForwardedRequest: UpstreamReceiver {
     }
   }
 
-  /// A person allows this body, and no other.
+  /// A user approves this body and no other, or a rule allows the calls in it.
   private func readWhole() {
+    // The answer ends the body, which must not be answered too.
+    if body.isTooLong || body.isIncomplete { body.onMore {} }
     if body.failure != nil { return refuse(Self.stopped) }
     if body.isTooLong {
       return refuse(
         HTTPReply(
-          .payloadTooLarge, error: "body_too_large", "a person has to allow this request, and its body is too long",
-          hint: "A rule asks for confirmation: bodies have 1 MiB at most then."
+          .payloadTooLarge, error: "body_too_large", "a rule depends on the body of this request, and it is too long",
+          hint: "Bodies have 1 MiB at most then."
         ).last())
     }
     if body.isIncomplete {
@@ -118,7 +120,9 @@ final class ForwardedRequest: UpstreamReceiver {
       return body.want()
     }
     body.onMore {}
-    forward.body = .digest(whole.isEmpty ? nil : bodyDigest(of: whole))
+    forward.body = .read(
+      digest: whole.isEmpty ? nil : bodyDigest(of: whole),
+      MCPContent(method: forward.method, headers: forward.headers.map { ($0.name, $0.value) }, body: whole))
     let session = HTTPSession(endpoint.principal, exchange)
     run { [broker = endpoint.broker, forward] () -> Result<AuthorizedRequest, RPCError> in
       if let error = await session.enter(broker.entrance) { return .failure(error) }

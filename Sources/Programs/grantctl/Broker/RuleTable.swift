@@ -50,6 +50,7 @@ struct RuleTable {
     if let scopes = rule.scopes { notes.append("scopes: \(scopes.joined(separator: " "))") }
     if let resources = rule.resources { notes.append("resources: \(resources.joined(separator: " "))") }
     if let requests = rule.requests { notes.append("only requests: \(requests.joined(separator: ", "))") }
+    if let mcp = rule.mcp { notes.append("only MCP calls: \(mcp.joined(separator: ", "))") }
     return .init(
       cells: [Cell(caller(rule)), Cell(may.joined(separator: " ")), Cell(approval), lastUse(rule.rule, uses)],
       notes: [notes.joined(separator: "; ")])

@@ -28,12 +28,13 @@ public enum PolicyRules: RPCMethod {
     public var scopes: [String]?
     public var resources: [String]?
     public var requests: [String]?
+    public var mcp: [String]?
     public var confirm_timeout: Double?
 
     public init(
       rule: String, uid: UInt32?, gid: UInt32?, unit: String?, user_unit: String?, exe: String?, accounts: [String],
       access: [Access], methods: [String]?, scopes: [String]?, resources: [String]?, requests: [String]?,
-      confirm_timeout: Double?
+      mcp: [String]? = nil, confirm_timeout: Double?
     ) {
       self.rule = rule
       self.uid = uid
@@ -47,6 +48,7 @@ public enum PolicyRules: RPCMethod {
       self.scopes = scopes
       self.resources = resources
       self.requests = requests
+      self.mcp = mcp
       self.confirm_timeout = confirm_timeout
     }
 
@@ -59,6 +61,7 @@ public enum PolicyRules: RPCMethod {
       "scopes": "The scopes that tokens may have; absent: all that were granted.",
       "resources": "The resources that tokens may be requested for.",
       "requests": "The requests to the provider's API that it allows, without a token.",
+      "mcp": "The MCP calls that those requests may contain.",
       "confirm_timeout": "A user must approve each release, within this number of seconds.",
     ]
   }
