@@ -299,7 +299,7 @@ struct Daemon: Sendable {
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
     configuration.prepareEdges = { () async throws(RPCError) in try await http.prepare(new) }
-    configuration.abandonEdges = { await http.abandon() }
+    configuration.abandonEdges = { await http.abandon(new) }
     configuration.applyToEdges = { configuration in
       transport.use(new.proxies)
       configuration.warnings += await callbacks.update(new)

@@ -48,7 +48,7 @@ struct HTTPServing: Sendable {
         try await serving.prepare(address)
       }
     } catch {
-      await abandon()
+      await abandon(settings)
       throw error
     }
   }
@@ -62,7 +62,12 @@ struct HTTPServing: Sendable {
     return false
   }
 
-  func abandon() async { for serving in [metrics, port, socket] { await serving.abandon() } }
+  /// Closes what was prepared for these settings, unless it is in use, or another reload has prepared it too.
+  func abandon(_ settings: Settings) async {
+    await metrics.abandon(settings.metrics.listen.map(LocalListener.init))
+    await port.abandon(settings.http.listen.map(LocalListener.init))
+    await socket.abandon(socketAddress(settings))
+  }
 
   /// - Returns: a warning for each listener that cannot be had.
   func update(_ settings: Settings) async -> [String] {

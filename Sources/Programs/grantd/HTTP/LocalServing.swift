@@ -27,8 +27,10 @@ actor LocalServing {
   /// The same for people, with the port that the kernel chose.
   private var servedPlace = ""
   private var retry: Task<Void, Never>?
-  /// A server that a reload opened before anything else changed, and its address.
-  private var prepared: (server: HTTPServer, address: LocalListener, place: String)?
+  /// A server that a reload opened before anything else changed, its address, and how many reloads wait to use it.
+  private var prepared: (server: HTTPServer, address: LocalListener, place: String, users: Int)?
+  /// The preparation that came last; the next begins when it has ended.
+  private var preparation: Task<Result<Void, RPCError>, Never>?
   /// The last failure in the log, so that attempts do not fill it.
   private var logged: String?
   private let shown = Mutex<BrokerStatus.ListenerView?>(nil)
@@ -66,23 +68,49 @@ actor LocalServing {
   ///
   /// - Throws: what is wrong with the address, and what to do.
   func prepare(_ address: LocalListener?) async throws(RPCError) {
-    await abandon()
+    let before = preparation
+    let own = Task { () -> Result<Void, RPCError> in
+      _ = await before?.value
+      do throws(RPCError) { return .success(try await prepareNow(address)) } catch { return .failure(error) }
+    }
+    preparation = own
+    try await own.value.get()
+  }
+
+  private func prepareNow(_ address: LocalListener?) async throws(RPCError) {
+    // Two reloads at once want the same address: of two servers in one place only one can listen.
+    if prepared?.address == address, prepared != nil {
+      prepared?.users += 1
+      return
+    }
+    await forgetPrepared()
     // An address that is wanted already is tried again by itself, and of two servers in one place only one can listen.
     guard !isClosed, let address, let application, address != wanted, address != served,
       !(served.map { $0.isSamePlace(as: address) } ?? false)
     else { return }
     let new = server(at: address, application)
     do throws(HTTPServerError) {
-      prepared = (new, address, try await new.start())
+      prepared = (new, address, try await new.start(), 1)
     } catch {
       await new.stop()
+      // Another reload has begun to serve it during this time.
+      if address == wanted || address == served { return }
       throw RPCError(
         .invalidConfiguration, "\(name) cannot be served on \(error.place): \(error.message)", hint: error.hint(key))
     }
   }
 
-  /// Closes what ``prepare(_:)`` opened, if it is not in use by now.
-  func abandon() async {
+  /// Closes what ``prepare(_:)`` opened for this address, if it is not in use by now.
+  func abandon(_ address: LocalListener?) async {
+    guard let prepared, prepared.address == address else { return }
+    guard prepared.users == 1 else {
+      self.prepared?.users -= 1
+      return
+    }
+    await forgetPrepared()
+  }
+
+  private func forgetPrepared() async {
     let unused = prepared?.server
     prepared = nil
     await unused?.retire()
@@ -116,7 +144,7 @@ actor LocalServing {
     isClosed = true
     retry?.cancel()
     _ = await latest?.value
-    await abandon()
+    await forgetPrepared()
     await server?.stop(within: limit)
   }
 
@@ -137,7 +165,7 @@ actor LocalServing {
       return nil
     }
     let opened = prepared.flatMap { $0.address == address ? $0 : nil }
-    if opened == nil { await abandon() }
+    if opened == nil { await forgetPrepared() }
     prepared = nil
     let new = opened?.server ?? server(at: address, application)
     do throws(HTTPServerError) {
