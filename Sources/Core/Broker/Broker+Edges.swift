@@ -1,6 +1,7 @@
 public import BrokerAPI
 public import FoundationEssentials
 import Grants
+import Logging
 
 // What the edges ask of the broker, beside the socket's methods.
 extension Broker {
@@ -13,6 +14,9 @@ extension Broker {
 
   /// The port that the callback endpoint had before, so that pending logins survive a restart.
   public var previousCallbackPort: Int? { journal.values[Self.portKey].flatMap { Int($0) } }
+
+  /// The loopback ports of redirect URIs that are registered at providers of the store.
+  public var registeredCallbackPorts: Set<Int> { registrations.callbackPorts }
 
   private static let portKey = "callback.port"
 
@@ -38,6 +42,14 @@ extension Broker {
 
   /// The lock of a user's broker. Without it `broker.lock` holds all releases.
   public func locks(with keyLock: any KeyLock) { hold.locks(with: keyLock) }
+
+  /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
+  ///
+  /// - Parameter cause: for the log.
+  public func lock(because cause: String, by caller: Caller) async throws(RPCError) {
+    runtime.logger.notice("locking: \(cause)")
+    _ = try await hold.begin(nil, by: caller)
+  }
 
   // MARK: Units' credentials
 

@@ -1,5 +1,6 @@
 """Providers that are mistyped, hang, or need an account's attention."""
 
+import socket
 import threading
 import time
 
@@ -90,21 +91,47 @@ def needless_advice(home):
 
 @case("changed-port")
 def changed_port(home):
-    """A registered client whose redirect URI has another port than the broker now is reported."""
+    """A registered client whose port another program has is reported, with the port."""
     fake = home.provider()
     fake.extra["registration_endpoint"] = f"{fake.issuer}/register"
-    home.configure()
-    home.start()
+    home.start("")
     home.output("provider", "register", fake.issuer, "--name", "made")
     shows(home.output("doctor", "made", status=0), "ok redirect URI")
     home.stop()
     before, port = home.port, free_ports()[0]
     home.configure(port=port)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", before))
+        other.listen()
+        home.start()
+        shows(home.output("doctor", "made", status=1), "FAIL redirect URI",
+              f"port {before} of http://127.0.0.1:{before}/callback is not the broker's: another program has it",
+              f"ss -ltnp 'sport = :{before}'")
+        home.stop()
     home.start()
-    shows(home.output("doctor", "made", status=0), "warn redirect URI", f"registered with callback port {before}",
-          f"now has port {port}", f"Set `port = {before}` in [callback]", f"grantctl provider register {fake.issuer} --name made")
-    # The port of before is right again.
+    shows(home.output("doctor", "made", status=0), "ok redirect URI", f"http://127.0.0.1:{before}/callback is answered")
+
+
+@case("kept-redirect-uri")
+def kept_redirect_uri(home):
+    """A registered provider keeps its redirect URI when the callback port changes, and its sign-in ends there."""
+    fake = home.provider()
+    fake.extra["registration_endpoint"] = f"{fake.issuer}/register"
+    home.start("")
+    home.ctl("provider", "register", fake.issuer, "--name", "made", status=0)
+    before, port = home.port, free_ports()[0]
     home.stop()
-    home.configure(port=before)
+    home.configure(port=port)
     home.start()
-    lacks(home.output("doctor", "made", status=0), "warn redirect URI")
+    registered = f"http://127.0.0.1:{before}/callback"
+    for _ in range(2):
+        login = home.call("login.start", provider="made", account="work")
+        uris = {one["redirect_uri"] for one in login["destinations"]}
+        must(uris == {registered}, f"the redirect URIs are {uris}, not {registered}")
+        shows(home.output("provider", "show", "made"), registered)
+        home.call("login.cancel", login_id=login["login_id"])
+        home.stop()
+        home.start()
+    home.sign_in("made", "work")
+    must(home.output("token", "work").strip(), "no token")

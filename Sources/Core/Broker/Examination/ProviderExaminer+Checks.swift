@@ -259,26 +259,7 @@ extension ProviderExaminer {
         message: "port \(port) of \(url) is not the broker's: another program has it",
         hint: "`ss -ltnp 'sport = :\(port)'` names that program: stop it. The broker tries the port again itself.")
     }
-    if let changed = changedPort(traits, port, connection.provider) { return changed }
     return await callback(url, port: port, connection)
-  }
-
-  /// A registered client whose redirect URI has another port than the broker now: servers may compare the port, although
-  /// RFC 8252 §7.3 forbids it.
-  private func changedPort(
-    _ traits: AuthorizationTraits, _ port: Int, _ provider: any Provider
-  ) -> ProviderCheck.Check? {
-    guard case .loopback = traits.redirect, let registration = provider.registration,
-      let registered = journal.values[Registrations.portKey(provider.name)].flatMap({ Int($0) }), registered != port
-    else { return nil }
-    let name = provider.name
-    return .init(
-      name: .redirect_uri, result: .warning,
-      message: "the client was registered with callback port \(registered), and the broker now has port \(port): a "
-        + "provider that compares the port refuses the login",
-      hint: "Set `port = \(registered)` in [callback] and restart grantd, or register again: "
-        + "`grantctl provider unregister \(name)`, then "
-        + "`grantctl provider register \(registration.issuer) --name \(name)`.")
   }
 
   /// A path that no login has: any answer shows that a browser of this machine gets there.

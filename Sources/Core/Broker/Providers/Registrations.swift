@@ -89,6 +89,8 @@ final class Registrations: Piece {
         throw rejected(failure, issuer: candidate.provider.description.issuer ?? metadata.issuer)
       }
     }
+    // Servers that compare the port know this one: it is kept when the broker's own port changes.
+    if !new.isByHand, new.redirectURI == nil { new.redirectURI = ownRedirectURI }
     // The provider of the same name is there afterwards, and its caller can use it.
     for _ in 0..<100 where pending.contains(name) { await surroundings.sleep(.milliseconds(100)) }
     guard registrar.provider(new) != nil, providers[name] == nil, pending.insert(name).inserted else {
@@ -103,9 +105,6 @@ final class Registrations: Piece {
       throw storeError(error)
     }
     saved[name] = new
-    if !new.isByHand, new.redirectURI == nil, let port = addresses.port {
-      await journal.put(Self.portKey(name), String(port), "the callback port that was registered at \(name)")
-    }
     var warnings: [String] = []
     // Without an answer the registered method is used.
     if !new.isByHand,
@@ -186,9 +185,6 @@ final class Registrations: Piece {
       .sorted { $0.name < $1.name }
   }
 
-  /// The value of the journal with the callback port of a registration.
-  static func portKey(_ name: ProviderName) -> String { "registered-port.\(name)" }
-
   // MARK: Steps
 
   private func newName(_ params: ProviderRegister.Params) throws(RPCError) -> ProviderName {
@@ -202,7 +198,16 @@ final class Registrations: Piece {
 
   var ownRedirectURIs: [String] {
     // Servers that compare the port want the one that we have (RFC 8252 §7.3 has them not compare it).
-    ["http://127.0.0.1/callback"] + (addresses.port.map { ["http://127.0.0.1:\($0)/callback"] } ?? [])
+    ["http://127.0.0.1/callback"] + [ownRedirectURI].compactMap(\.self)
+  }
+
+  private var ownRedirectURI: String? { addresses.port.map { "http://127.0.0.1:\($0)/callback" } }
+
+  /// The loopback ports of redirect URIs that are registered.
+  var callbackPorts: Set<Int> {
+    Set(
+      saved.values.compactMap { $0.redirectURI.flatMap { try? RedirectURI($0) } }.filter(\.isLoopback).compactMap(
+        \.port))
   }
 
   private func options(_ params: ProviderRegister.Params) throws(RPCError) -> SavedRegistration.Options {

@@ -70,7 +70,8 @@ actor CallbackServing {
     } else {
       main = await listen(mainPort(), paths, &warnings)
     }
-    let ports = Set(settings.webAddresses.compactMap { $0.isLoopback ? $0.port : nil }).subtracting(
+    let registered = await broker?.registeredCallbackPorts ?? []
+    let ports = registered.union(settings.webAddresses.compactMap { $0.isLoopback ? $0.port : nil }).subtracting(
       [main?.port].compactMap(\.self))
     for (port, listener) in fixed where !ports.contains(port) {
       await listener.retire()
