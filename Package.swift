@@ -153,7 +153,7 @@ let package = Package(
     fastRoom(
       "PostgreSQLStore", ["Broker", "CLibpq", "Grants", "OAuth", "Sealing", "SQLite", "SQLiteStore", "StoreRows"]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
-    room("SystemEvents", ["CLinux", "Platform"]),
+    room("SystemEvents", ["CLinux", "CSystemd", "Platform"]),
     // The name Configuration is another package's.
     .target(
       name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],

@@ -8,3 +8,7 @@ def case(name):
         CASES[name] = action
         return action
     return register
+
+
+class Skip(Exception):
+    """The machine cannot run a case."""

@@ -20,7 +20,7 @@ public enum ConfigurationReference {
     chapters += [chapter(Sections.http), chapter(Sections.proxy), chapter(Sections.handle), chapter(Sections.cloud)]
     chapters += [chapter(Sections.callback), chapter(Sections.socket), chapter(Sections.store)]
     chapters += [chapter(Sections.refresh), chapter(Sections.metrics), chapter(Sections.audit)]
-    chapters.append(chapter(Sections.clientMetadata))
+    chapters += [chapter(Sections.lock), chapter(Sections.notify), chapter(Sections.clientMetadata)]
     chapters.append(chapter(Sections.stepUp))
     return chapters + [chapter(Sections.callerLimits), chapter(Sections.log)]
   }

@@ -115,6 +115,8 @@ struct Loader {
       case "handle": readHandles(item)
       case "cloud": readClouds(item)
       case "credentials": readCredentialSettings(item)
+      case "lock": read(item, Sections.lock, \.lock)
+      case "notify": read(item, Sections.notify, \.notify)
       case "audit": read(item, Sections.audit, \.audit)
       case "client_metadata": read(item, Sections.clientMetadata, \.self)
       case "step_up": read(item, Sections.stepUp, \.stepUp)
@@ -128,7 +130,8 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh", "metrics", "http", "proxy", "handle", "cloud", "audit", "client_metadata", "step_up", "limits", "log",
+      "refresh", "metrics", "http", "proxy", "handle", "cloud", "lock", "notify", "audit", "client_metadata", "step_up",
+      "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {

@@ -23,6 +23,8 @@ public struct Settings: Sendable, Equatable {
   public var proxies = HTTPProxies()
   /// What programs get that speak HTTP.
   public var loopback = LoopbackSettings()
+  public var lock = LockSettings()
+  public var notify = NotifySettings()
   public var audit = AuditPolicy()
   public var limits = CallerLimits()
   /// The URL of the client ID metadata document that an administrator has published; nil: there is none.
@@ -89,6 +91,21 @@ public struct Settings: Sendable, Equatable {
   public struct MetricsSettings: Sendable, Equatable {
     /// Where they are served over HTTP; nil: nowhere.
     public var listen: LocalAddress?
+
+    public init() {}
+  }
+
+  /// When a user's broker locks by itself.
+  public struct LockSettings: Sendable, Equatable {
+    public var onSuspend = false
+    public var onScreenLock = false
+
+    public init() {}
+  }
+
+  /// Notices on the desktop of a user's broker.
+  public struct NotifySettings: Sendable, Equatable {
+    public var isEnabled = true
 
     public init() {}
   }

@@ -69,14 +69,16 @@ struct Daemon: Sendable {
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
+    let desktop = Desktop(logger: logger)
     let broker = await Broker(
       store: store.store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store.vault,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
-      readConfiguration: { [self] () async throws(RPCError) in try reread(transport, callbacks, http, loopback, hooks) }
-    )
+      readConfiguration: { [self] () async throws(RPCError) in
+        try reread(transport, callbacks, http, loopback, hooks, desktop)
+      })
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in
         notifier.status("reading accounts: \(read) of \(all)")
@@ -105,7 +107,10 @@ struct Daemon: Sendable {
     }
     let credentials = CredentialServing(places, settings, activated, kept, broker: broker, logger: logger)
     await credentials.start()
-    await broker.onEvent { hooks.handle($0) }
+    await broker.onEvent { [desktop] event in
+      hooks.handle(event)
+      desktop.handle(event)
+    }
     await broker.onStatus { Measuring.heldBack(server.figures) }
     await broker.onListeners { http.views }
     await broker.alsoMeasure {
@@ -113,6 +118,7 @@ struct Daemon: Sendable {
     }
     await http.open(settings, broker, loopback)
     if let lock { await broker.locks(with: lock) }
+    if lock != nil { desktop.begin(broker, settings) }
     let rest = kept.forgetRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onLoss { kill(getpid(), SIGTERM) }
@@ -131,6 +137,7 @@ struct Daemon: Sendable {
         broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
         lock: lock, logger: logger),
       until: signals)
+    desktop.close()
     // First: the service manager gives the rest of the stop little time.
     let loss = await broker.loss
     let unsaved = await broker.unsaved()
@@ -282,7 +289,7 @@ struct Daemon: Sendable {
   /// Reads the configuration again; what only a restart can change is said.
   private func reread(
     _ transport: HTTPTransport, _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication,
-    _ hooks: Hooks
+    _ hooks: Hooks, _ desktop: Desktop
   ) throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
@@ -306,6 +313,7 @@ struct Daemon: Sendable {
       configuration.publicOrigin = await callbacks.publicOrigin
       hooks.replace(by: new.hooks)
       loopback.configure(new.loopback)
+      desktop.configure(new)
       configuration.warnings += await http.update(new)
       configuration.listeners = http.views
     }

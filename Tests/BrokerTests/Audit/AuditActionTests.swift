@@ -15,6 +15,7 @@ import Testing
     .logout: ["account.end_session", "account.logout"],
     .policy: ["broker.reload"],
     .admin: [
+      "broker.lock", "broker.unlock",
       "policy.rules", "provider.register", "provider.unregister", "resource.add", "resource.discover", "store.backup",
       "store.repair", "store.restore",
       "store.restore_apply",

@@ -118,6 +118,25 @@ enum Sections {
           + "and group.")
     ])
 
+  static let lock = Section<Settings.LockSettings>(
+    header: "[lock]",
+    meaning:
+      "When a user's broker locks by itself, under the passphrase of the previous `grantctl lock`. Not in the system instance.",
+    keys: [
+      Key("on_suspend", .flag, \.onSuspend, standard: "false", "Lock before a suspend (logind's `PrepareForSleep`)."),
+      Key(
+        "on_screen_lock", .flag, \.onScreenLock, standard: "false",
+        "Lock when a session of the user is locked (logind's `Lock`, as `loginctl lock-session` sends it)."),
+    ])
+
+  static let notify = Section<Settings.NotifySettings>(
+    header: "[notify]", meaning: "Notices on the desktop of a user's broker. Not in the system instance.",
+    keys: [
+      Key(
+        "enabled", .flag, \.isEnabled, standard: "true",
+        "Show a notice with the command if a sign-in or an approval is needed; at most 10 in 10 minutes.")
+    ])
+
   static let audit = Section<AuditPolicy>(
     header: "[audit]",
     meaning:

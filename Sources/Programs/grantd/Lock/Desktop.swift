@@ -1,0 +1,128 @@
+import Broker
+import BrokerAPI
+import Glibc
+import GrantdConfiguration
+import Logging
+import Synchronization
+import SystemEvents
+
+/// The desktop of a user's broker: it locks before a suspend and with the screen (`[lock]`), and shows notices (`[notify]`).
+final class Desktop: Sendable {
+  private struct State {
+    var lock = Settings.LockSettings()
+    var notices = NoticeBudget()
+    var isNotifying = true
+    var watch: SessionWatch?
+    /// Nil before the start, and in the system instance.
+    var broker: Broker?
+  }
+
+  private let logger: Logger
+  private let notices = DesktopNotices()
+  private let state = Mutex(State())
+
+  init(logger: Logger) { self.logger = logger }
+
+  func begin(_ broker: Broker, _ settings: Settings) {
+    state.withLock { $0.broker = broker }
+    configure(settings)
+  }
+
+  /// At the start, and after each reload.
+  func configure(_ settings: Settings) {
+    let old = state.withLock { state -> SessionWatch? in
+      guard state.broker != nil else { return nil }
+      state.isNotifying = settings.notify.isEnabled
+      guard settings.lock != state.lock || state.watch == nil else { return nil }
+      state.lock = settings.lock
+      defer { state.watch = watch(settings.lock) }
+      return state.watch
+    }
+    old?.close()
+  }
+
+  func close() {
+    let watch = state.withLock { state in
+      state.broker = nil
+      return state.watch.take()
+    }
+    watch?.close()
+  }
+
+  private func watch(_ settings: Settings.LockSettings) -> SessionWatch? {
+    guard settings.onSuspend || settings.onScreenLock else { return nil }
+    return SessionWatch(of: geteuid(), delays: settings.onSuspend) { [weak self] in self?.take($0, settings) }
+  }
+
+  private func take(_ signal: SessionWatch.Signal, _ settings: Settings.LockSettings) {
+    switch signal {
+    case .suspends where settings.onSuspend: lock("the machine is about to suspend")
+    case .screenLocked where settings.onScreenLock: lock("the screen is locked")
+    case .suspends, .screenLocked: break
+    }
+  }
+
+  private func lock(_ cause: String) {
+    guard let broker = state.withLock({ $0.broker }) else { return }
+    Task {
+      do throws(RPCError) {
+        try await broker.lock(because: cause, by: Caller(uid: geteuid(), gid: getegid(), groups: [], pid: getpid()))
+      } catch {
+        logger.error("not locked: \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])
+        // Else the suspend would wait for nothing.
+        state.withLock { $0.watch }?.proceed()
+      }
+    }
+  }
+
+  /// Called with each event; waits for nothing.
+  func handle(_ event: Event) {
+    guard let (title, body) = Self.notice(of: event) else { return }
+    let now = Live.uptime()
+    let isShown = state.withLock { state in
+      state.broker != nil && state.isNotifying
+        && state.notices.take("\(event.type.rawValue) \(event.account ?? "")", at: now)
+    }
+    guard isShown else { return }
+    notices.show(title, body) { [logger] isTaken in
+      if !isTaken { logger.debug("no desktop shows notices") }
+    }
+  }
+
+  /// Nil: nothing that a user has to do.
+  private static func notice(of event: Event) -> (title: String, body: String)? {
+    switch event.type {
+    case .loginRequired:
+      let account = event.account ?? ""
+      return (
+        "Sign in again: \(account)", "grantctl login \(event.provider ?? "PROVIDER") \(account)"
+      )
+    case .releaseWaiting:
+      guard let release = event.release else { return nil }
+      return ("A program asks for \(release.account)", "grantctl approve \(release.id)")
+    case .tokenRefreshed, .tokenFailed, .scopesLost, .scopesRequired, .loginStarted, .loginActionRequired,
+      .loginCompleted, .loginFailed, .accountRemoved, .refreshTokenExpiring, .releaseEnded, .providerUnreachable,
+      .providerRecovered, .storeFailed, .storeRecovered, .clockStepped, .fileWritten, .configurationReloaded:
+      return nil
+    }
+  }
+}
+
+/// How many notices a user gets: a program that asks again and again must not cover the desktop.
+struct NoticeBudget {
+  static let most = 10
+  static let interval = Duration.seconds(600)
+  /// Between two notices of the same account and cause.
+  static let repetition = Duration.seconds(60)
+
+  private var shown: [(name: String, at: Duration)] = []
+
+  mutating func take(_ name: String, at now: Duration) -> Bool {
+    shown.removeAll { now - $0.at >= Self.interval }
+    guard shown.count < Self.most, !shown.contains(where: { $0.name == name && now - $0.at < Self.repetition }) else {
+      return false
+    }
+    shown.append((name, now))
+    return true
+  }
+}
