@@ -47,6 +47,11 @@ package struct Peer: ~Copyable {
         caller.unit = origin.unit
         caller.userUnit = origin.userUnit
         caller.executable = origin.executable
+        if let parent = HelperParent.name(of: credentials.pid, executable: origin.executable),
+          Self.isAlive(pidfd) == true
+        {
+          caller.parent = parent
+        }
         slice = origin.userSlice
       } catch {
         close(pidfd)

@@ -9,7 +9,7 @@ import Synchronization
 /// outlives theirs. It holds no secret, and nothing is sealed: whoever may look after the machine may read it.
 public final class AuditFile: AuditStore {
   /// `user_version` of what this program writes.
-  static let version = 2
+  static let version = 3
   /// "grna", beside the store's "grnt".
   static let applicationID = 0x6772_6e61
 
@@ -153,7 +153,9 @@ public final class AuditFile: AuditStore {
       try db.execute("PRAGMA application_id = \(applicationID); PRAGMA user_version = \(version)")
     } else if application != applicationID {
       throw StoreError.corrupt(path: path, detail: "it is another program's database")
-    } else if found < 2 {
+    }
+    guard found > 0 else { return }
+    if found < 2 {
       // Who was refused is not known better than by user id, and not whether a rule named them.
       try db.execute(
         """
@@ -162,8 +164,11 @@ public final class AuditFile: AuditStore {
         UPDATE audit SET refuser = 'uid ' || ifnull(uid, '-'), standing = 'unnamed'
           WHERE result IN ('not_permitted', 'rate_limited', 'not_delivered') AND ifnull(uid, -1) != 0;
         \(refuserIndex)
-        PRAGMA user_version = \(version);
+        PRAGMA user_version = 2;
         """)
+    }
+    if found < 3 {
+      try db.execute("ALTER TABLE audit ADD COLUMN parent TEXT; PRAGMA user_version = \(version);")
     }
   }
 
@@ -193,7 +198,8 @@ public final class AuditFile: AuditStore {
       result TEXT NOT NULL,
       detail TEXT,
       refuser TEXT,
-      standing TEXT
+      standing TEXT,
+      parent TEXT
     ) STRICT;
     CREATE INDEX audit_by_account ON audit (account, id);
     CREATE INDEX audit_by_end ON audit (last);

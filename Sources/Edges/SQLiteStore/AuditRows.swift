@@ -52,13 +52,13 @@ extension AuditRecord {
       ColumnValue(who.userUnit), ColumnValue(who.executable),
       ColumnValue(entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " ")), ColumnValue(entry.generation),
       ColumnValue(entry.rule), .text(entry.result), ColumnValue(entry.detail), ColumnValue(refuser?.name),
-      ColumnValue(refuser?.standing.rawValue),
+      ColumnValue(refuser?.standing.rawValue), ColumnValue(who.parent),
     ]
     try db.statement(
       """
         INSERT INTO audit (id, first, last, count, action, method, account, provider, uid, pid, unit, user_unit, exe,
-          scopes, generation, rule, result, detail, refuser, standing)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+          scopes, generation, rule, result, detail, refuser, standing, parent)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (id) DO UPDATE SET count = max(count, excluded.count), last = max(last, excluded.last),
           pid = excluded.pid
       """
@@ -70,7 +70,7 @@ extension AuditRecord {
   init?(_ row: Row) {
     let who = AuditEntry.Who(
       uid: row["uid"].integer.flatMap { UInt32(exactly: $0) }, unit: row["unit"].text, userUnit: row["user_unit"].text,
-      executable: row["exe"].text)
+      executable: row["exe"].text, parent: row["parent"].text)
     guard let id = row["id"].integer, let count = row["count"].integer, let first = row["first"].integer,
       let last = row["last"].integer, let action = row["action"].text, let method = row["method"].text,
       let result = row["result"].text,

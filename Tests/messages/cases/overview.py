@@ -4,6 +4,8 @@ import os
 import pwd
 import re
 import socket
+import subprocess
+import sys
 
 from grantd_testing import wait_until
 from home import lacks, must, shows
@@ -129,3 +131,28 @@ access = ["use"]
             shows(text, "CALLER", "MAY", "APPROVAL", "LAST USE")
             shows(text, f"{other.pw_name}, mail-sync.service", "use", "within 20 s", "-")
     must(len(home.json("explain", "work", "--all")["rules"]) == 1, "the rules as JSON are others")
+
+
+@case("program-behind-the-helper")
+def program_behind_the_helper(home):
+    """The audit trail names the program that executed grantctl."""
+    home.start(demo=home.provider())
+    home.sign_in("demo", "work")
+    program = home.folder / "mbsync"
+    program.symlink_to(sys.executable if os.path.realpath(sys.executable) != sys.executable else "/usr/bin/python3")
+    source = ("import subprocess, sys\nopen('/proc/self/comm', 'w').write('mbsync')\n"
+              "sys.exit(subprocess.run(sys.argv[1:]).returncode)\n")
+
+    def run(*words):
+        # A shell between the two is passed over.
+        command = [program, "-c", source, "sh", "-c", '"$@"; exit $?', "sh", home.products / "grantctl", *words]
+        return subprocess.Popen(command, env=home.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    must(run("token", "work").wait(30) == 0, "no token")
+    records = [one for one in home.json("audit", "--account", "work")["records"] if one["method"] == "token.get"]
+    must([one.get("parent") for one in records] == ["mbsync"], f"the records are {records}")
+    shows(home.output("audit", "--account", "work"), "mbsync → grantctl")
+    home.ctl("token", "work", status=0)
+    parents = {one.get("parent") for one in home.json("audit", "--account", "work")["records"]
+               if one["method"] == "token.get"}
+    must("mbsync" in parents and len(parents) == 2, f"the programs share a record: {parents}")

@@ -15,6 +15,8 @@ public struct Caller: Sendable, Hashable {
   public var userUnit: String?
   /// The path of its executable; nil where the kernel does not let the broker see it.
   public var executable: String?
+  /// The name of the program that executed it, if it is the helper. For people only: a process chooses its name.
+  public var parent: String?
   /// The holder that this caller's resources are charged to.
   public var holder: Holder
   /// Its user id is in a range that `/etc/subuid` gives to a user.

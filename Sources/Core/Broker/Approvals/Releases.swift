@@ -211,7 +211,8 @@ extension Releases.Release {
       scopes: question.scopes?.sorted(),
       resource: question.resource, request: question.request?.line, body_sha256: question.request?.bodyDigest,
       caller: ReleaseCaller(
-        uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable),
+        uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable,
+        parent: caller.parent),
       rule: rule, since: wall(since), until: wall(until), outcome: outcome)
   }
 }

@@ -80,7 +80,7 @@ extension AuditList.Line {
       action: entry.action, method: entry.method, account: entry.account, provider: entry.provider, uid: who.uid,
       pid: record.pid, unit: who.unit, user_unit: who.userUnit, exe: who.executable,
       scopes: entry.scopes.isEmpty ? nil : entry.scopes, generation: entry.generation, rule: entry.rule,
-      result: entry.result, detail: entry.detail)
+      result: entry.result, detail: entry.detail, parent: who.parent)
   }
 }
 

@@ -29,6 +29,7 @@ extension AuditRecord {
       ("account", entry.account), ("provider", entry.provider), ("caller_uid", entry.who.uid.map { "\($0)" }),
       ("caller_pid", pid.map { "\($0)" }), ("caller_unit", entry.who.unit),
       ("caller_user_unit", entry.who.userUnit), ("caller_exe", entry.who.executable),
+      ("caller_parent", entry.who.parent),
       ("scopes", entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " ")),
       ("generation", entry.generation.map { "\($0)" }), ("rule", entry.rule), ("detail", entry.detail),
       ("count", count > 1 ? "\(count)" : nil), ("audit_id", "\(id)"),

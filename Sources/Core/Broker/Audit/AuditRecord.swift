@@ -39,17 +39,23 @@ public struct AuditEntry: Sendable, Hashable {
     public var unit: String?
     public var userUnit: String?
     public var executable: String?
+    /// The name of the program that executed it, if it is the helper.
+    public var parent: String?
 
-    public init(uid: UInt32?, unit: String? = nil, userUnit: String? = nil, executable: String? = nil) {
+    public init(
+      uid: UInt32?, unit: String? = nil, userUnit: String? = nil, executable: String? = nil, parent: String? = nil
+    ) {
       self.uid = uid
       self.unit = unit
       self.userUnit = userUnit
       self.executable = executable
+      self.parent = parent
     }
 
     public init(_ caller: Caller) {
       self.init(
-        uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable)
+        uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable,
+        parent: caller.parent)
     }
 
     /// Whether programs of the user can be told apart by it: all of a session are in one scope.

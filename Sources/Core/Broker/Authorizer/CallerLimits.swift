@@ -96,7 +96,10 @@ extension CallerRates.State {
   }
 
   /// Those that are full again are forgotten; where there are too many still, the new ones share a bucket.
-  mutating func key(of who: AuditEntry.Who, at now: Duration) -> AuditEntry.Who {
+  mutating func key(of caller: AuditEntry.Who, at now: Duration) -> AuditEntry.Who {
+    var who = caller
+    // A process chooses this name.
+    who.parent = nil
     guard buckets[who] == nil, buckets.count >= Limit.callerRates else { return who }
     let most = Double(limits.burst)
     buckets = buckets.filter { level(of: $0.key, at: now) < most }

@@ -98,7 +98,9 @@ extension [AuditList.Line] {
 extension AuditList.Line {
   /// The unit, else the program.
   fileprivate var caller: String {
-    if let program = user_unit ?? unit ?? exe?.split(separator: "/").last.map(String.init) { return program }
+    if let program = user_unit ?? unit ?? exe?.split(separator: "/").last.map(String.init) {
+      return (parent.map { "\($0) → " } ?? "") + program
+    }
     guard uid == nil else { return "-" }
     return result == ErrorReason.notPermitted.rawValue ? "unknown" : "grantd"
   }

@@ -134,32 +134,8 @@ struct ApproveCommand: BrokerCommand {
     let unit =
       caller.user_unit.map { "user unit \($0) of \(shell.terminal.users(caller.uid))" } ?? caller.unit
     guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
-    let parent = isHelper(exe) ? caller.pid.flatMap { self.parent(of: $0, shell.terminal.files) } : nil
-    return (parent.map { "\($0) → " } ?? "") + exe + (unit.map { " in \($0)" } ?? "")
+    return (caller.parent.map { "\($0) → " } ?? "") + exe + (unit.map { " in \($0)" } ?? "")
   }
-
-  /// The helper asks for another program.
-  private static func isHelper(_ exe: String) -> Bool {
-    ["grantctl", "grantctl-front"].contains(exe.split(separator: "/").last.map(String.init) ?? "")
-  }
-
-  /// The name of the program that started a process (proc_pid_stat(5)). Shells between them are passed over.
-  private static func parent(of pid: Int32, _ files: TerminalFiles) -> String? {
-    var pid = pid
-    for _ in 0..<mostShells {
-      guard case .text(let stat, _) = files.text("/proc/\(pid)/stat"), let end = stat.lastIndex(of: ")"),
-        let parent = stat[end...].split(separator: " ").dropFirst(2).first.flatMap({ Int32($0) }), parent > 1,
-        case .text(let name, _) = files.text("/proc/\(parent)/comm")
-      else { return nil }
-      let program = name.trimmed
-      if !shells.contains(program) { return program }
-      pid = parent
-    }
-    return nil
-  }
-
-  private static let mostShells = 4
-  private static let shells: Set<String> = ["sh", "bash", "dash", "zsh", "env"]
 }
 
 /// A person's word.

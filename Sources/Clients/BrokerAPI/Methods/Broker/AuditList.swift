@@ -70,6 +70,7 @@ public enum AuditList: RPCMethod {
     public var unit: String?
     public var user_unit: String?
     public var exe: String?
+    public var parent: String?
     public var scopes: [String]?
     public var generation: Int64?
     public var rule: String?
@@ -79,7 +80,7 @@ public enum AuditList: RPCMethod {
     public init(
       id: Int64, first: Int64, last: Int64, count: UInt64, action: AuditAction, method: String, account: String?,
       provider: String?, uid: UInt32?, pid: Int32?, unit: String?, user_unit: String?, exe: String?,
-      scopes: [String]?, generation: Int64?, rule: String?, result: String, detail: String?
+      scopes: [String]?, generation: Int64?, rule: String?, result: String, detail: String?, parent: String? = nil
     ) {
       self.id = id
       self.first = first
@@ -99,6 +100,7 @@ public enum AuditList: RPCMethod {
       self.rule = rule
       self.result = result
       self.detail = detail
+      self.parent = parent
     }
 
     public static let docs = [
@@ -120,6 +122,7 @@ public enum AuditList: RPCMethod {
       "unit": "The system's unit that it ran in.",
       "user_unit": "The unit of the user's own manager.",
       "exe": "The path of its executable.",
+      "parent": "The name of the program that executed it, if it is `grantctl`.",
       "scopes": "Those of the token.",
       "generation": "Which of the account's tokens.",
       "rule": "The rule that allowed it; absent where none was needed.",

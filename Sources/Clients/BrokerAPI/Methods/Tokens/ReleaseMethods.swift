@@ -108,19 +108,25 @@ public struct ReleaseCaller: Codable, Sendable, Equatable, Documented {
   public var unit: String?
   public var user_unit: String?
   public var exe: String?
+  public var parent: String?
 
-  public init(uid: UInt32, pid: Int32? = nil, unit: String? = nil, user_unit: String? = nil, exe: String? = nil) {
+  public init(
+    uid: UInt32, pid: Int32? = nil, unit: String? = nil, user_unit: String? = nil, exe: String? = nil,
+    parent: String? = nil
+  ) {
     self.uid = uid
     self.pid = pid
     self.unit = unit
     self.user_unit = user_unit
     self.exe = exe
+    self.parent = parent
   }
 
   public static let docs = [
     "uid": "Its user.", "pid": "Its process, which may have ended since; absent where any process is meant.",
     "unit": "The system's unit that it runs in.", "user_unit": "The unit of its user's own manager.",
     "exe": "The path of its executable.",
+    "parent": "The name of the program that executed it, if it is `grantctl`.",
   ]
 }
 

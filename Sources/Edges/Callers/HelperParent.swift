@@ -1,0 +1,31 @@
+/// The program that a helper asks for: git executes `grantctl`, and the audit trail names both. It is information for
+/// people and never a permission, since a process chooses its own name.
+enum HelperParent {
+  private static let helpers: Set<String> = ["grantctl", "grantctl-front"]
+  /// Between the helper and its program.
+  private static let shells: Set<String> = ["sh", "bash", "dash", "zsh", "env"]
+  private static let mostShells = 4
+  private static let longest = 1024
+
+  /// Nil if the process is not the helper. Its executable is unknown to a broker of another user; its name is not.
+  static func name(of pid: Int32, executable: String?) -> String? {
+    let isHelper = executable.map { helpers.contains($0.split(separator: "/").last.map(String.init) ?? "") }
+    guard pid > 0, isHelper != false, var (name, parent) = process(pid), isHelper == true || helpers.contains(name)
+    else { return nil }
+    for _ in 0..<mostShells where parent > 1 {
+      guard let next = process(parent) else { return nil }
+      (name, parent) = next
+      if !shells.contains(name) { return name }
+    }
+    return nil
+  }
+
+  /// The name and the parent in `/proc/PID/stat` (proc_pid_stat(5)). The name may contain parentheses and spaces.
+  private static func process(_ pid: Int32) -> (name: String, parent: Int32)? {
+    guard let stat = try? CallerOrigin.contents(of: "/proc/\(pid)/stat", atMost: longest),
+      let start = stat.firstIndex(of: "("), let end = stat.lastIndex(of: ")"),
+      let parent = stat[end...].split(separator: " ").dropFirst(2).first.flatMap({ Int32($0) })
+    else { return nil }
+    return (String(stat[stat.index(after: start)..<end]), parent)
+  }
+}
