@@ -49,3 +49,15 @@ def device_page(home):
         terminal.type("\x03")
         shows(terminal.end(), "cancelled")
         must(terminal.status == 130, f"{size}: Ctrl-C ends it with {terminal.status}")
+
+
+@case("login-list")
+def login_list(home):
+    """Options may stand between the two words of a command."""
+    home.start(demo=home.provider())
+    login = home.call("login.start", provider="demo", account="work")
+    for words in (("login", "list"), ("login", "--user", "list"), ("--user", "login", "list"),
+                  ("login", "--socket", home.socket, "list"), ("login", f"--socket={home.socket}", "list")):
+        shows(home.output(*words), "ID ACCOUNT PROVIDER", "work")
+    shows(home.output("login", "--socket", home.socket, "cancel", login["login_id"]), "Cancelled.")
+    shows(home.output("provider", "--user", "list"), "demo")
