@@ -135,3 +135,30 @@ def kept_redirect_uri(home):
         home.start()
     home.sign_in("made", "work")
     must(home.output("token", "work").strip(), "no token")
+
+
+@case("error-page")
+def error_page(home):
+    """After 20 seconds the terminal says what an error page in the browser means, and at Ctrl-C."""
+    fake = home.provider()
+    home.start(demo=f'issuer = "{fake.issuer}"\nclient_id = "nobody"\nscopes = ["openid"]', good=fake)
+    fake.always("poll", Answer.error("authorization_pending"))
+    text = f"Error page in the browser? Register http://127.0.0.1:{home.port}/callback for client ID nobody, or check client_id."
+    for columns in (80, 40):
+        terminal = home.terminal("login", "demo", "work", "--no-browser", columns=columns)
+        terminal.until(r"http://\S+/")
+        began = time.monotonic()
+        terminal.until("Error page", 40)
+        must(time.monotonic() - began > 15, "it is said at once")
+        terminal.read_for(1)
+        said = terminal.text[terminal.text.index("Error page"):].replace("\r", "").split("\n")
+        must(all(len(line) <= columns for line in said if not line.startswith("http")), f"{columns}: too long: {said}")
+        shows("\n".join(said), text)
+        terminal.type("\x03")
+        shows(terminal.end().split("interrupted")[1], text)
+        must(terminal.status == 130, f"Ctrl-C ends it with {terminal.status}")
+    # Not on another device, whose page has no redirect URI.
+    terminal = home.terminal("login", "good", "work", "--device")
+    terminal.until("Waiting")
+    terminal.type("\x03")
+    lacks(terminal.end(), "Error page")

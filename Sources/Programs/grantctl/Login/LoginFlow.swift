@@ -14,6 +14,8 @@ struct LoginFlow: Sendable {
     var place: SignInPlaces.Opened?
     /// The first place that was offered.
     var offered: LoginWait.Opened?
+    /// What to do about an error page of the provider in the browser; nil: nothing is known, or no browser is used.
+    var advice: String?
   }
 
   let shell: Shell
@@ -45,8 +47,16 @@ struct LoginFlow: Sendable {
     let waiting = Waiting(
       id: login.login_id, provider: params.provider, account: params.account ?? params.provider,
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
-      offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) })
+      offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, advice: advice(login, place))
     try await follow(waiting)
+  }
+
+  /// Servers report a wrong client ID or redirect URI to the user alone (RFC 6749 §4.1.2.1).
+  private func advice(_ login: LoginStart.Result, _ place: SignInPlaces.Opened) -> String? {
+    guard place.destination?.kind != "device",
+      let uri = login.destinations.lazy.compactMap(\.redirect_uri).first, let client = login.client_id
+    else { return nil }
+    return "Error page in the browser? Register \(uri) for client ID \(client), or check client_id."
   }
 
   /// Where another user's login has to end first, it waits for its turn as long as a person watches.

@@ -16,6 +16,8 @@ struct LoginWatch: Sendable {
     case inputEnded
     case interrupted
     case tick
+    /// The user may see an error page.
+    case late
     /// The person's `--timeout`.
     case timedOut
     /// The login's own end.
@@ -26,6 +28,8 @@ struct LoginWatch: Sendable {
   private static let round = 60.0
   /// A `login.wait` may be late by so much.
   private static let grace = Duration.seconds(10)
+  /// A sign-in without a problem may take as long.
+  private static let usual = Duration.seconds(20)
   /// Between two of them.
   private static let pause = Duration.milliseconds(100)
 
@@ -64,6 +68,9 @@ struct LoginWatch: Sendable {
           progress.end()
           terminal.note(SafeText.line("warning: \(warning)"))
         }
+        continue
+      case .late:
+        if question == nil { advise() }
         continue
       case .answered(.failure(let error)): throw await flow.stillThere(Failure(error), error, login.id)
       case .answered(.success(let result)):
@@ -113,11 +120,22 @@ struct LoginWatch: Sendable {
     await flow.cancel(login.id)
     let again = "Start again with `grantctl login`."
     return switch happening {
-    case .interrupted: Failure(.interrupted, "interrupted: the login is cancelled")
+    case .interrupted:
+      Failure(
+        .interrupted, "interrupted: the login is cancelled", hints: login.advice.map { [$0] } ?? [])
     case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
-    case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick:
-      Failure(.loginFailed, "the login was not completed in time", hints: [again])
+    case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick, .late:
+      Failure(
+        .loginFailed, "the login was not completed in time", hints: (login.advice.map { [$0] } ?? []) + [again])
     }
+  }
+
+  private func advise() {
+    guard let advice = login.advice else { return }
+    progress.end()
+    let columns = terminal.isErrTTY ? max(24, terminal.screen?.columns ?? 80) : .max
+    for line in SafeText.wrapped(SafeText.line(advice), columns: columns) { terminal.note(line) }
+    progress.draw(now: shell.now)
   }
 
   // MARK: Sources
@@ -132,6 +150,9 @@ struct LoginWatch: Sendable {
     ]
     if let timeout = shell.settings.timeout {
       tasks.append(Task { if (try? await Task.sleep(for: .seconds(timeout))) != nil { feed.yield(.timedOut) } })
+    }
+    if login.advice != nil {
+      tasks.append(Task { if (try? await Task.sleep(for: Self.usual)) != nil { feed.yield(.late) } })
     }
     if progress.isDrawn {
       tasks.append(Task { while (try? await Task.sleep(for: Progress.step)) != nil { feed.yield(.tick) } })

@@ -56,15 +56,18 @@ public enum LoginStart: RPCMethod {
     public var expires_at: Int64
     public var destinations: [Destination]
     public var warnings: [String]
+    public var client_id: String?
 
     public init(
-      login_id: String, account: String, expires_at: Int64, destinations: [Destination], warnings: [String]
+      login_id: String, account: String, expires_at: Int64, destinations: [Destination], warnings: [String],
+      client_id: String? = nil
     ) {
       self.login_id = login_id
       self.account = account
       self.expires_at = expires_at
       self.destinations = destinations
       self.warnings = warnings
+      self.client_id = client_id
     }
   }
 
@@ -98,6 +101,7 @@ public enum LoginStart: RPCMethod {
     "destinations":
       "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url` on this machine; where the provider calls back here it is a short address that leads to the authorization request once; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
     "warnings": "What will not be as asked, for a person to read.",
+    "client_id": "The client that the provider is asked as (RFC 6749 §2.2).",
   ]
   public static let example = MethodExample(
     params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],

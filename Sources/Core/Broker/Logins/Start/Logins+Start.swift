@@ -70,7 +70,7 @@ extension Logins {
     if login.device != nil { startPolling(login.id) }
     return .init(
       login_id: login.id.rawValue, account: account.rawValue, expires_at: login.expiresAt.seconds,
-      destinations: destinations, warnings: warnings)
+      destinations: destinations, warnings: warnings, client_id: provider.description.clientID)
   }
 
   func loginRequest(
