@@ -6,9 +6,10 @@ import shutil
 import stat
 import time
 
+import chromium
 from grantd_testing import Wrong
 from grantd_testing.places import ROOT
-from person import visit
+from person import Skip, visit
 
 CASES = {}
 SIGN_IN = r"browser[^\n]*:\n(https?://\S+)\n"
@@ -308,3 +309,62 @@ def glewlwyd_wrong_client(stage, person):
     shown.answer("Sign in anyway", "n")
     same(shown.end(), 78, "the exit status")
     shows(shown, "answers the authorization request with HTTP 403", "client ID nobody")
+
+
+@case
+def glewlwyd_error_page(stage, person):
+    """What a user sees of a wrong client: an error page in a real browser, and its meaning in the terminal."""
+    server = stage.glewlwyd()
+    if not chromium.program():
+        raise Skip("Chromium is not installed")
+    shown = person.setup(server.info["issuer"], "--client-id", "nobody", "--skip-probe")
+    url = shown.until(SIGN_IN)[1]
+    folder = person.home / "chromium"
+    folder.mkdir()
+    browser = chromium.Browser(folder)
+    try:
+        browser.page().call("Page.navigate", url=url)
+        text = r"Error page in the browser\? Register\s+(http://127\.0\.0\.1:\d+/callback)\s+for\s+client\s+ID\s+nobody,"
+        uri = shown.until(text, 40)[1]
+    finally:
+        browser.close()
+    same(uri, person.json("status")["callback"][0] + "/callback", "the redirect URI")
+    os.write(shown.master, b"\x03")
+    same(shown.end(), 130, "the exit status")
+
+
+@case
+def replaced_client(stage, person):
+    """A client is replaced when the provider has accepted the new one, and not before."""
+    person.run("setup", stage.closed.issuer, "--client-id", "nobody", "--skip-probe", "--timeout", "1")
+    same([one["client_id"] for one in person.json("provider", "list")["providers"]], ["nobody"], "the client")
+    answer = person.run("setup", stage.closed.issuer, "--client-id", "another")
+    same(answer.returncode, 78, f"the exit status: {answer.stdout} {answer.stderr}")
+    shows(answer.stderr, "keeps client ID nobody: another is refused")
+    providers = person.json("provider", "list")["providers"]
+    same([one["client_id"] for one in providers], ["nobody"], "the client after a refused one")
+    secret = person.home / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    shown = person.setup(stage.closed.issuer, "--client-id", "hand", "--client-secret-file", secret)
+    finish(shown)
+    after = person.json("provider", "list")["providers"]
+    same([(one["provider"], one["client_id"]) for one in after], [(providers[0]["provider"], "hand")], "the new client")
+
+
+@case
+def broker_does_not_start(stage, person):
+    """The failure is of this start: an older one in the log, or an error that a running broker reports, is not."""
+    log = person.home / ".local" / "state" / "grantd" / "grantd.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("grantd: a failure of last week\n")
+    config = person.home / ".config" / "grantd" / "grantd.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[callback]\nprot = 1\n")
+    answer = person.run("setup", stage.demo.issuer)
+    same(answer.returncode, 6, f"the exit status: {answer.stdout} {answer.stderr}")
+    shows(answer.stderr, "the broker was started and does not answer", "grantd.toml:2", "grantd.log")
+    if "last week" in answer.stderr:
+        raise Wrong("an older failure is shown")
+    config.unlink()
+    finish(person.setup(stage.demo.issuer))

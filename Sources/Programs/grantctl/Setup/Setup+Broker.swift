@@ -5,6 +5,8 @@ import BrokerSocket
 extension Setup {
   private static let patience = Duration.seconds(20)
   private static let pause = Duration.milliseconds(100)
+  /// If this start has ended, the broker of another one may answer soon.
+  private static let lastTry = Duration.seconds(2)
   private static let logLines = 5
   private static let longestLog = 16 << 20
 
@@ -34,6 +36,7 @@ extension Setup {
   private struct Log {
     var path: String
     var length: Int
+    var hasEnded: @Sendable () -> Bool
   }
 
   private func start() async throws(Failure) -> Log? {
@@ -50,15 +53,16 @@ extension Setup {
       return nil
     }
     let path = stateFolder + "/grantd.log"
-    let log = Log(path: path, length: bytes(path).count)
+    let length = bytes(path).count
     tell("No broker runs, and no systemd user manager. Starting: grantd --user")
     terminal.say(SafeText.line("  Its log: \(path)"))
-    if let reason = terminal.programs.startService(["grantd", "--user"], path) {
+    switch terminal.programs.startService(["grantd", "--user"], path) {
+    case .running(let hasEnded): return Log(path: path, length: length, hasEnded: hasEnded)
+    case .failed(let reason):
       throw Failure(
         .notRunning, "the broker cannot be started: \(reason)",
         hints: ["Install grantd, or start it in another terminal: `grantd --user`"])
     }
-    return log
   }
 
   private var stateFolder: String {
@@ -74,13 +78,18 @@ extension Setup {
 
   private func answer(_ log: Log?) async throws(Failure) -> BrokerStatus.Result {
     let clock = ContinuousClock()
-    let end = clock.now + Self.patience
+    var end = clock.now + Self.patience
+    var isOver = false
     while true {
       do throws(Failure) {
         return try await status()
       } catch {
         guard error.status == .notRunning || error.status == .temporarilyUnavailable else { throw error }
-        guard clock.now < end, !hasFailed(log) else { throw silent(log, error) }
+        guard clock.now < end else { throw silent(log, error) }
+        if !isOver, log?.hasEnded() == true {
+          isOver = true
+          end = clock.now + Self.lastTry
+        }
       }
       try? await Task.sleep(for: Self.pause)
     }
@@ -93,14 +102,13 @@ extension Setup {
 
   private func lastLines(_ log: Log?) -> [String] {
     guard let log else { return [] }
-    return String(decoding: bytes(log.path).dropFirst(log.length), as: UTF8.self).split(separator: "\n").suffix(
+    let all = bytes(log.path)
+    // A shorter one was replaced.
+    return String(decoding: all.dropFirst(all.count < log.length ? 0 : log.length), as: UTF8.self).split(
+      separator: "\n"
+    ).suffix(
       Self.logLines
     ).map(String.init)
-  }
-
-  /// grantd ends with a line of its level `error` or its own name.
-  private func hasFailed(_ log: Log?) -> Bool {
-    lastLines(log).last.map { $0.hasPrefix("grantd: ") || $0.contains(" error ") || $0.contains(" critical ") } ?? false
   }
 
   private func silent(_ log: Log?, _ failure: Failure) -> Failure {

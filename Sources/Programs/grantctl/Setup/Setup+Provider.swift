@@ -15,7 +15,7 @@ extension Setup {
     let known = try await shell.ask(ProviderList.self, NoParams()).value().providers
     switch try await target(among: known) {
     case .existing(let provider):
-      if try await isReplaced(provider) { return try await byIssuer(IssuerText(provider.issuer ?? ""), status) }
+      if try await isReplaced(provider) { return try await replaceClient(of: provider, status) }
       done("Provider", "\(provider.provider), as before")
       return provider.provider
     case .template(let template): return try await byTemplate(template, status)
@@ -65,8 +65,38 @@ extension Setup {
         .failure, "provider \(provider.provider) has another client ID: \(provider.client_id)",
         hints: ["Choose another name for a second client: `\(questions.command) --name NAME`"])
     }
-    try await forget(provider.provider)
     return true
+  }
+
+  /// The new client is tried under another name: the old one stays until the provider has accepted it.
+  private mutating func replaceClient(
+    of old: ProviderView, _ status: BrokerStatus.Result
+  ) async throws(Failure) -> String {
+    guard let issuer = IssuerText(old.issuer ?? "") else { throw Failure(.usage, "the provider has no issuer URL") }
+    var params = try await params(issuer)
+    let new = try await client()
+    (params.client_id, params.client_secret) = (new.id, new.secret)
+    if !status.callback.isEmpty { params.redirect_uri = redirectURI(status) }
+    params.provider = try await freeName("\(old.provider.prefix(56))-new")
+    let trial = try await shell.ask(ProviderRegister.self, params).value().provider
+    let refusal = try await refusal(of: trial)
+    try await forget(trial)
+    if let refusal {
+      failed("Client", refusal.message)
+      throw Failure(
+        .configuration, "provider \(old.provider) keeps client ID \(old.client_id): \(new.id) is refused",
+        hints: (refusal.hint.map { [$0] } ?? []) + ["--skip-probe replaces it without this check."])
+    }
+    try await forget(old.provider)
+    params.provider = old.provider
+    return try await register(params, issuer)
+  }
+
+  /// Nil: the provider accepts an authorization request of this client, or cannot be asked.
+  private func refusal(of provider: String) async throws(Failure) -> LoginProbe.Result? {
+    guard !given.skipProbe else { return nil }
+    let result = try? await shell.ask(LoginProbe.self, .init(provider: provider, account: provider)).value()
+    return result.flatMap { $0.result == .failed ? $0 : nil }
   }
 
   func forget(_ provider: String) async throws(Failure) {
@@ -153,8 +183,11 @@ extension Setup {
   /// Several issuers may share a host.
   private func freeName(_ issuer: IssuerText) async throws(Failure) -> String {
     if let name = given.name { return name }
+    return try await freeName(String(issuer.host.prefix(60)).replacing(":", with: "-"))
+  }
+
+  private func freeName(_ base: String) async throws(Failure) -> String {
     let taken = Set(try await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider))
-    let base = String(issuer.host.prefix(60)).replacing(":", with: "-")
     return ([base] + (2...99).map { "\(base)-\($0)" }).first { !taken.contains($0) } ?? base
   }
 

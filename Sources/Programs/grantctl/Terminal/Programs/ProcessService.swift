@@ -1,26 +1,35 @@
 @preconcurrency import Glibc
 import Platform
+import Synchronization
 
 /// A program that outlives this one.
 enum ProcessService {
-  /// Returns why it could not be started.
-  static func start(_ command: [String], log path: String) -> String? {
+  /// Starts it with its output in the log.
+  static func start(_ command: [String], log path: String) -> StartedService {
     guard let program = command.first.flatMap(find) else {
-      return "\(command.first ?? "") is neither in PATH nor beside this program"
+      return .failed("\(command.first ?? "") is neither in PATH nor beside this program")
     }
-    if let reason = makeFolder(ProcessFiles.split(path).folder) { return reason }
+    if let reason = makeFolder(ProcessFiles.split(path).folder) { return .failed(reason) }
     let log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    guard log >= 0 else { return "\(path): \(words(errno))" }
+    guard log >= 0 else { return .failed("\(path): \(words(errno))") }
     defer { close(log) }
     let child = ChildProgram(
       [program] + command.dropFirst(), environment: Environment.list(Environment.own), descriptors: [nil, log, log],
       folder: "/", group: .ownSession)
     var pid = pid_t()
     let code = child.start(&pid)
-    guard code == 0 else { return words(code) }
+    guard code == 0 else { return .failed(words(code)) }
     // No other code takes its status while this process runs.
-    _ = OwnThread.start("service") { [pid] in _ = ChildProgram.reap(pid) }
-    return nil
+    let end = End()
+    _ = OwnThread.start("service") { [pid] in
+      _ = ChildProgram.reap(pid)
+      end.hasCome.withLock { $0 = true }
+    }
+    return .running { end.hasCome.withLock { $0 } }
+  }
+
+  private final class End: Sendable {
+    let hasCome = Mutex(false)
   }
 
   private static func find(_ name: String) -> String? {

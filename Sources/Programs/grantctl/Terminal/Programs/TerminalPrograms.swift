@@ -12,7 +12,15 @@ struct TerminalPrograms: Sendable {
   var watch: @Sendable (Int64) -> Bool = { _ in true }
   /// Starts a program in its own session, with its output appended to a file; why not, if it cannot be started. The first
   /// element of the command may be the name of a program that was installed beside this one.
-  var startService: @Sendable ([String], String) -> String? = { _, _ in "there are no programs here" }
+  var startService: @Sendable ([String], String) -> StartedService = { _, _ in .failed("there are no programs here") }
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?
+}
+
+/// The start of a program that goes on after this one.
+enum StartedService: Sendable {
+  /// It tells whether it has ended since.
+  case running(hasEnded: @Sendable () -> Bool)
+  /// It could not be started: the reason.
+  case failed(String)
 }
