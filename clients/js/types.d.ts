@@ -266,6 +266,7 @@ export interface Line {
   unit?: string
   user_unit?: string
   exe?: string
+  parent?: string
   scopes?: string[]
   generation?: number
   rule?: string
@@ -329,6 +330,7 @@ export interface LoginStartResult {
   expires_at: number
   destinations: Destination[]
   warnings: string[]
+  client_id?: string
 }
 
 export type LoginState = "pending" | "action_required" | "completed"
@@ -441,6 +443,7 @@ export interface ReleaseCaller {
   unit?: string
   user_unit?: string
   exe?: string
+  parent?: string
 }
 
 export interface ReleaseDenyResult {
@@ -524,6 +527,7 @@ export interface Rule {
   scopes?: string[]
   resources?: string[]
   requests?: string[]
+  mcp?: string[]
   confirm_timeout?: number
 }
 

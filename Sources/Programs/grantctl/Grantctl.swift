@@ -42,7 +42,8 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "OAuth tools",
         subcommands: [UserinfoCommand.self, IntrospectCommand.self, ExchangeCommand.self, ProofCommand.self]),
-      CommandGroup(name: "Access",
+      CommandGroup(
+        name: "Access",
         subcommands: [
           ExplainCommand.self, ApproveCommand.self, AuditCommand.self, LockCommand.self, UnlockCommand.self,
         ]),
@@ -54,7 +55,8 @@ struct Grantctl: AsyncParsableCommand {
           EventsCommand.self, MetricsCommand.self, VersionCommand.self,
         ]),
       CommandGroup(name: "Programming", subcommands: [CallCommand.self, OpenRPCCommand.self]),
-      CommandGroup(name: "Called by programs", subcommands: [HelperCommand.self, MCPCommand.self, HandleURLCommand.self]),
+      CommandGroup(
+        name: "Called by programs", subcommands: [HelperCommand.self, MCPCommand.self, HandleURLCommand.self]),
     ])
 
   static func main() async {

@@ -152,7 +152,7 @@ struct NamingProvider: Provider {
 extension CallbackOutcome {
   enum Kind {
     case completed, alreadyCompleted, signedOut, actionRequired, denied, refused, failed, redirect
-    case otherUser, unknownUser
+    case otherUser, unknownUser, expired, providerFault
   }
 
   var kind: Kind {
@@ -167,6 +167,8 @@ extension CallbackOutcome {
     case .redirect: .redirect
     case .otherUser: .otherUser
     case .unknownUser: .unknownUser
+    case .expired: .expired
+    case .providerFault: .providerFault
     }
   }
 }

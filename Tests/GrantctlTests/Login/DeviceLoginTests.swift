@@ -1,4 +1,5 @@
 import BrokerAPI
+import QRCodes
 import Testing
 
 @testable import grantctl

@@ -27,7 +27,8 @@ extension Logins {
     case .failure(let failure):
       var error = exchangeError(failure, at: target.connection)
       if await providers.hasOtherAuthentication(after: failure, at: provider.name) {
-        error.hint = "The provider accepts the client in another way, which is used now: start again with `grantctl login`."
+        error.hint =
+          "The provider accepts the client in another way, which is used now: start again with `grantctl login`."
       }
       return await fail(login.id, error)
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)

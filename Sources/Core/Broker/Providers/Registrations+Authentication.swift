@@ -47,7 +47,9 @@ extension Registrations {
       return false
     }
     // It may have been removed while it was written.
-    guard saved[name] == registration, !configured.contains(name), let connection = providers[name] else { return false }
+    guard saved[name] == registration, !configured.contains(name), let connection = providers[name] else {
+      return false
+    }
     saved[name] = found
     connection.configure(provider)
     logger.notice(

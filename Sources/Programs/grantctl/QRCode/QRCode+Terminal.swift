@@ -1,5 +1,5 @@
-import QRCodes
 import ArgumentParser
+import QRCodes
 
 /// Whether a QR code is drawn.
 enum QRWish: String, ExpressibleByArgument, CaseIterable, Sendable {

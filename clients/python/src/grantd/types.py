@@ -485,6 +485,7 @@ class Line(_Line, total=False):
     unit: str
     user_unit: str
     exe: str
+    parent: str
     scopes: List[str]
     generation: int
     rule: str
@@ -566,12 +567,18 @@ class LoginProbeResult(_LoginProbeResult, total=False):
     cause: str
 
 
-class LoginStartResult(TypedDict):
-    login_id: str
-    account: str
-    expires_at: int
-    destinations: List[Destination]
-    warnings: List[str]
+_LoginStartResult = TypedDict(
+    "_LoginStartResult", {
+        "login_id": "str",
+        "account": "str",
+        "expires_at": "int",
+        "destinations": "List[Destination]",
+        "warnings": "List[str]",
+    })
+
+
+class LoginStartResult(_LoginStartResult, total=False):
+    client_id: str
 
 
 class LoginView(TypedDict):
@@ -722,6 +729,7 @@ class ReleaseCaller(_ReleaseCaller, total=False):
     unit: str
     user_unit: str
     exe: str
+    parent: str
 
 
 class ReleaseDenyResult(TypedDict):
@@ -828,6 +836,7 @@ class Rule(_Rule, total=False):
     scopes: List[str]
     resources: List[str]
     requests: List[str]
+    mcp: List[str]
     confirm_timeout: float
 
 
