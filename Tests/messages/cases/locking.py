@@ -1,11 +1,13 @@
 """The lock: no token leaves the broker, and no secret stays in its memory."""
 
+import http.client
 import os
 import pwd
 import subprocess
 import time
+import urllib.parse
 
-from grantd_testing import BlockingClient, Program, Refused, Wrong, wait_until
+from grantd_testing import BlockingClient, Program, Refused, Wrong, free_ports, wait_until
 from home import lacks, must, shows
 from table import case
 
@@ -161,8 +163,9 @@ def lock_asks(home):
 @case("hold")
 def hold(home):
     """The system instance holds all releases, also of cached tokens and over a restart, and records it."""
-    fake = home.provider()
-    home.configure(demo=fake)
+    fake, port = home.provider(), free_ports()[0]
+    section = f'issuer = "{fake.issuer}"\napi_base = "{fake.issuer}"\nclient_id = "grantd-test"\nscopes = ["openid", "a", "b"]'
+    home.configure(f'[http]\nlisten = "127.0.0.1:{port}"\n', demo=section)
     options = ("--system", "--config", home.config, "--state", home.folder / "state", "--socket", home.socket)
 
     def start():
@@ -173,13 +176,32 @@ def hold(home):
     home.sign_in("demo", "work")
     kept = home.keep(BlockingClient(home.socket))
     must(kept.call("token.get", account="work")["access_token"], "no token")
+    must(kept.call("token.get", account="work", scopes=["a"])["access_token"], "no token of fewer scopes")
+    web = home.keep(http.client.HTTPConnection("127.0.0.1", port, timeout=LOCK_SECONDS))
+
+    def over_http(method, path, **form):
+        web.request(method, path, urllib.parse.urlencode(form) or None,
+                    {"Content-Type": "application/x-www-form-urlencoded"} if form else {"Grantd-Request": "1"})
+        answer = web.getresponse()
+        return answer.status, answer.read().decode()
+
+    requests = [("POST", "/token", {"grant_type": "client_credentials", "client_id": "work"}),
+                ("GET", "/forward/work/userinfo", {})]
+    for _ in range(2):
+        for method, path, form in requests:
+            status, body = over_http(method, path, **form)
+            must(status == 200, f"{path} before: {status} {body}")
     shows(home.output("lock"), "All releases are held.", "grantctl unlock")
+    for method, path, form in requests:
+        status, body = over_http(method, path, **form)
+        must(status == 503, f"{path} on a connection of before: {status} {body}")
     shows(home.output("lock"), "All releases are held.")
-    try:
-        kept.call("token.get", account="work")
-        raise Wrong("a connection of before still gets the token")
-    except Refused as error:
-        must(error.reason == "locked", f"the error is {error}")
+    for params in ({}, {"scopes": ["a"]}):
+        try:
+            kept.call("token.get", account="work", **params)
+            raise Wrong(f"a connection of before still gets the token: {params}")
+        except Refused as error:
+            must(error.reason == "locked", f"the error is {error}")
     for command in (("token", "work"), ("request", "work", "GET", fake.issuer + "/userinfo"), ("userinfo", "work")):
         shows(home.errors(*command, status=5), "all releases of tokens are held", "grantctl unlock")
     shows(home.output("status"), "held", f"by {USER}", "grantctl unlock")
