@@ -124,7 +124,7 @@ public struct LockedKey: Sendable {
     }
   }
 
-  /// The key's name tells nothing of it: each sealed value has it.
+  /// The name of the key does not reveal it: each sealed value contains the name.
   private static func name(of key: SealingKey) -> String {
     key.sealer.name.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
   }

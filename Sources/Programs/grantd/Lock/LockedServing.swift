@@ -107,7 +107,7 @@ final class LockedDispatcher: Dispatcher {
     guard let passphrase = params.passphrase else {
       throw .invalidParams("the passphrase is missing", hint: Self.hint)
     }
-    // One at a time: each takes 64 MiB, and nobody tries many.
+    // One at a time: each takes 64 MiB, and a user tries few.
     let isFirst = state.withLock { state in
       guard state == .idle else { return false }
       state = .trying

@@ -21,7 +21,7 @@ struct StartingAgain: Sendable {
   func perform(_ logger: Logger) {
     LogQueue.shared.flush()
     passSockets()
-    // The program begins as at its first start: threads of libraries block signals, and those that are trapped are ignored.
+    // The program begins as at its first start: threads of libraries block signals, and trapped signals are ignored.
     for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_DFL) }
     var none = sigset_t()
     sigemptyset(&none)
