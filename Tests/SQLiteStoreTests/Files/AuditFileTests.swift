@@ -222,7 +222,7 @@ struct AuditFileTests {
     try queue.close()
     let second = try file()
     let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
-    #expect(error == .newer(path: second.path, found: 99, known: 2))
+    #expect(error == .newer(path: second.path, found: 99, known: 3))
     await second.close()
     let after = try Connection(path: first.path)
     #expect(try after.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
