@@ -93,13 +93,15 @@ public final class SQLiteStore: Store {
   /// Nothing is written to a database that is damaged, newer than this version, or sealed under another key.
   /// - Parameters:
   ///   - previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
+  ///   - countFile: a file in another folder for the number of commits; nil: none.
   ///   - onMigration: called before each step of a migration, with its number and how many there are.
   public static func open(
-    folder: String, key: SealingKey, previousKeys: [SealingKey] = [],
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], countFile: String? = nil,
     onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
     try open(
-      folder: folder, key: key, previousKeys: previousKeys, pageLimit: nil, onWritePoint: nil, onMigration: onMigration)
+      folder: folder, key: key, previousKeys: previousKeys, countFile: countFile, pageLimit: nil, onWritePoint: nil,
+      onMigration: onMigration)
   }
 
   /// For tests.
@@ -107,7 +109,7 @@ public final class SQLiteStore: Store {
   ///   - pageLimit: how many pages the disk has room for.
   ///   - onWritePoint: called on the store's queue; it may end the process.
   package static func open(
-    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], pageLimit: Int?,
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], countFile: String? = nil, pageLimit: Int?,
     onWritePoint: (@Sendable (WritePoint) -> Void)?, onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
@@ -117,7 +119,7 @@ public final class SQLiteStore: Store {
       folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint,
       onStep: { onMigration?($0, Schema.version) })
     let opened = isReadOnly ? try opening.databaseToRead() : try opening.database()
-    var commits = CommitCount(in: folder)
+    var commits = CommitCount(in: folder, elsewhere: countFile)
     let lost: LostCommits?
     do { lost = try commits.compare(opened.database, opened.keys.key.sealer) } catch {
       throw .opening(error, at: folder.database)

@@ -17,6 +17,8 @@ struct Places: Sendable {
   var socket: String?
   var defaultState: String
   var defaultSocket: String
+  /// What is in it may be lost at any time.
+  var cacheFolder: String
   var templateFolders: [String]
   var credentialsDirectory: String?
   /// The user's home folder; nil: a system instance.
@@ -39,6 +41,7 @@ struct Places: Sendable {
       configuration = config ?? "/etc/grantd/grantd.toml"
       defaultState = variable("STATE_DIRECTORY") ?? "/var/lib/grantd"
       defaultSocket = "/run/grantd/grantd.sock"
+      cacheFolder = variable("CACHE_DIRECTORY") ?? "/var/cache/grantd"
       templateFolders = templates + ["/etc/grantd/providers.d"]
     case .user:
       guard let home = variable("HOME") ?? Self.home() else { throw .noHome }
@@ -49,6 +52,7 @@ struct Places: Sendable {
       let configFolder = (variable("XDG_CONFIG_HOME") ?? home + "/.config") + "/grantd"
       configuration = config ?? configFolder + "/grantd.toml"
       defaultState = (variable("XDG_STATE_HOME") ?? home + "/.local/state") + "/grantd"
+      cacheFolder = (variable("XDG_CACHE_HOME") ?? home + "/.cache") + "/grantd"
       let runtime = variable("XDG_RUNTIME_DIR") ?? "/run/user/\(getuid())"
       defaultSocket = runtime + "/grantd/grantd.sock"
       templateFolders = templates + [configFolder + "/providers.d"]
@@ -98,6 +102,19 @@ struct Places: Sendable {
       if !file.place.path.hasPrefix("/") { file.place.path = folder + "/" + file.place.path }
       return file
     }
+  }
+
+  /// The file with the number of commits that a copy of the state folder lacks; nil: its folder cannot be used.
+  func countFile(_ settings: Settings) -> String? {
+    guard (try? PrivateFiles.prepareFolder(cacheFolder)) != nil else { return nil }
+    return "\(cacheFolder)/\(Self.name(of: stateFolder(settings))).commits"
+  }
+
+  /// The name of files in folders that several brokers may share.
+  static func name(of state: String) -> String {
+    // FNV-1a.
+    let hash = state.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+    return "grantd-\(String(hash, radix: 16))"
   }
 
   func stateFolder(_ settings: Settings) -> String { state ?? settings.store.path ?? defaultState }

@@ -18,10 +18,8 @@ struct Rescue {
   ///   - isUser: the folders go with the user's last session, unless the user lingers.
   init(in folders: [String], state: String, isUser: Bool) {
     end = isUser ? "you log out" : "the machine is restarted"
-    // FNV-1a.
-    let hash = state.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
     var seen: Set<String> = []
-    paths = folders.filter { seen.insert($0).inserted }.map { "\($0)/grantd-\(String(hash, radix: 16)).unsaved.db" }
+    paths = folders.filter { seen.insert($0).inserted }.map { "\($0)/\(Places.name(of: state)).unsaved.db" }
   }
 
   /// - Throws: where a file is there and cannot be read now: its tokens are newer than those of the state.

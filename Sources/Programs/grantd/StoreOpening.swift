@@ -45,11 +45,12 @@ struct StoreOpening {
       let store: SQLiteStore
       #if DEBUG
         store = try SQLiteStore.open(
-          folder: folder, key: keys.key, previousKeys: keys.previous, pageLimit: nil, onWritePoint: CrashPoint.wanted(),
-          onMigration: onMigration)
+          folder: folder, key: keys.key, previousKeys: keys.previous, countFile: places.countFile(settings),
+          pageLimit: nil, onWritePoint: CrashPoint.wanted(), onMigration: onMigration)
       #else
         store = try SQLiteStore.open(
-          folder: folder, key: keys.key, previousKeys: keys.previous, onMigration: onMigration)
+          folder: folder, key: keys.key, previousKeys: keys.previous, countFile: places.countFile(settings),
+          onMigration: onMigration)
       #endif
       if let limitation = store.limitation { logger.warning("\(limitation)") }
       for notice in store.damageNotices { logger.error("\(notice)") }

@@ -290,6 +290,13 @@ def remove_database(state, _):
         path.unlink()
 
 
+def put_back_all(state, copy):
+    """With its own count of commits."""
+    shutil.rmtree(state)
+    shutil.copytree(copy, state)
+    state.chmod(0o700)
+
+
 def put_back(state, copy):
     remove_database(state, copy)
     shutil.copy2(copy / "grantd.db", state)
@@ -300,4 +307,5 @@ CASES = (
     | {f"row-{name}": damaged_part(sql) for name, sql in PARTS.items()}
     | {"rows-of-the-rest": damaged_rest, "row-structure": damaged_structure, "row-note": damaged_note}
     | {"older-log": older_copy(flip_log), "older-database": older_copy(put_back),
+       "older-folder": older_copy(put_back_all),
        "older-none": older_copy(remove_database, True)})

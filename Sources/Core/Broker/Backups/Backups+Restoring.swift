@@ -57,14 +57,20 @@ extension Backups {
     }
     let whole = backup.value
     var known = 0
-    var slices = Slices(of: Slices.light)
+    var older: [String] = []
+    var slices = Slices(of: Slices.heavy)
     for grant in whole.state.grants {
       if accounts.contains(grant.account) { known += 1 }
+      if older.count < Limit.listedAccounts, let here = accounts.peek(grant.account, .whole)?.saved,
+        Restoration.isOlder(grant, than: here)
+      {
+        older.append(grant.account.rawValue)
+      }
       await slices.next()
     }
     return .init(
       host: whole.host, made_at: whole.madeAt.seconds, version: whole.version, accounts: whole.state.grants.count,
-      known: known)
+      known: known, older: older.isEmpty ? nil : older.sorted())
   }
 
   /// `store.restore_apply`.
@@ -82,7 +88,7 @@ extension Backups {
     }
     transfers.set(params.restore_id, .busy, at: uptime)
     do throws(RPCError) {
-      let result = try await apply(backup, replacing: params.replace ?? false)
+      let result = try await apply(backup, replacing: params.replace ?? false, older: params.older ?? false)
       transfers.end(params.restore_id)
       let host = backup.value.host
       backup.free()
@@ -116,7 +122,7 @@ extension Backups {
   // MARK: Applying
 
   private func apply(
-    _ backup: Large<Backup>, replacing: Bool
+    _ backup: Large<Backup>, replacing: Bool, older: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
     let state = backup.value.state
     let accounts = await Self.names(in: state)
@@ -127,7 +133,8 @@ extension Backups {
     let large = Large(
       try await Self.plan(
         state, into: present.value, of: self.accounts.count, registrations: registrations.saved,
-        configured: registrations.configured, declared: registrations.declared, replacing: replacing))
+        configured: registrations.configured, declared: registrations.declared, replacing: replacing,
+        older: older))
     defer { large.free() }
     let (plan, changes) = (large.value.plan, large.value.changes)
     let revoking = await comingRevocations(state, plan)
@@ -177,12 +184,12 @@ extension Backups {
   @concurrent private nonisolated static func plan(
     _ state: StoredState, into present: [SavedGrant], of count: Int,
     registrations: [ProviderName: SavedRegistration], configured: Set<ProviderName>, declared: Set<AccountName>,
-    replacing: Bool
+    replacing: Bool, older: Bool
   ) async throws(RPCError) -> PlannedRestoration {
     let plan = try Restoration(
       of: state, into: Dictionary(present.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first }), of: count,
       registrations: registrations, configured: configured, declared: declared,
-      replacing: replacing)
+      replacing: replacing, older: older)
     return PlannedRestoration(plan: plan, changes: plan.changes)
   }
 

@@ -20,11 +20,12 @@ struct Restoration {
   /// - Parameters:
   ///   - present: the accounts of the same names that are here; `count`: how many are here in all.
   ///   - configured: providers of the configuration; they win over those that were registered.
+  ///   - older: replaces accounts even if their refresh token here is newer.
   ///   - declared: accounts of the configuration; it makes them, and nothing of them is in a backup.
   init(
     of state: StoredState, into present: [AccountName: SavedGrant], of count: Int,
     registrations known: [ProviderName: SavedRegistration], configured: Set<ProviderName>,
-    declared: Set<AccountName>, replacing: Bool
+    declared: Set<AccountName>, replacing: Bool, older: Bool = false
   ) throws(RPCError) {
     let tokens = Dictionary(grouping: state.tokens, by: \.account)
     let intents = Dictionary(state.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
@@ -48,6 +49,9 @@ struct Restoration {
           .init(account: account.rawValue, why: "provider \(saved.provider) is another client here"))
       } else if present[account] != nil, !replacing {
         result.kept.append(account.rawValue)
+      } else if !older, let here = present[account], Self.isOlder(saved, than: here) {
+        result.left_out.append(
+          .init(account: account.rawValue, why: "its refresh token here is newer; --older replaces it all the same"))
       } else {
         let old = present[account]
         if old == nil { result.restored.append(account.rawValue) } else { result.replaced.append(account.rawValue) }
@@ -59,6 +63,14 @@ struct Restoration {
     guard count + result.restored.count <= Limit.accounts else {
       throw RPCError(.overloaded, "these would be more than \(Limit.accounts) accounts")
     }
+  }
+
+  /// Whether the refresh token of the backup was replaced by the one here. A provider that rotates refresh tokens ends the
+  /// grant if the old one comes back.
+  static func isOlder(_ saved: SavedGrant, than here: SavedGrant) -> Bool {
+    if case .loginRequired = here.standing { return false }
+    guard let token = here.refreshToken, token != saved.refreshToken else { return false }
+    return saved.refreshTokenSince < here.refreshTokenSince
   }
 
   /// More than any account comes to, and far from where counting on would overflow.

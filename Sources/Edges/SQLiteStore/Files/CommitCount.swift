@@ -5,28 +5,32 @@ import OAuth
 import SQLite
 import Sealing
 
-/// How many transactions the database has taken, in the database and in a file beside it. A database that has fewer than
-/// the file says is older than that of the last run: its log was damaged, or a copy was put back.
+/// How many transactions the database has taken, in the database, in a file beside it, and in another folder. A database
+/// that has fewer than a file says is older than that of the last run: its log was damaged, or a copy was put back. The
+/// file in the other folder shows that for a state folder that was put back as a whole.
 ///
-/// The file is written after each transaction and not synchronised: after a power cut it may have a lower count, which
+/// The files are written after each transaction and not synchronised: after a power cut it may have a lower count, which
 /// is harmless, and never a higher one.
 struct CommitCount {
   /// The row of `meta`.
   private static let row = "commits"
 
-  /// The file's path.
-  let path: String
+  /// The files' paths.
+  private let paths: [String]
   private(set) var count: Int64 = 0
 
-  init(in folder: StateFolder) { path = folder.path + "/grantd.commits" }
+  /// - Parameter elsewhere: a file in another folder; nil: there is none.
+  init(in folder: StateFolder, elsewhere: String? = nil) {
+    paths = [folder.path + "/grantd.commits"] + (elsewhere.map { [$0] } ?? [])
+  }
 
-  /// Takes over the higher count of both.
+  /// Takes over the highest count.
   ///
   /// - Parameter sealer: of the store.
   /// - Returns: what is missing from the database; nil: nothing, as far as is known.
   mutating func compare(_ db: Connection, _ sealer: Sealer) throws -> LostCommits? {
     let own = try db.read(Self.count)
-    let file = Self.read(path, sealer)
+    let file = paths.compactMap { Self.read($0, sealer) }.max { $0.count < $1.count }
     count = max(own ?? 0, file?.count ?? 0)
     // A damaged count does not show the state of the other rows.
     guard let own, let file, file.count > own else {
@@ -54,6 +58,10 @@ struct CommitCount {
 
   /// A failure is harmless: the next transaction writes a higher count.
   func write(_ sealer: Sealer) {
+    for path in paths { write(to: path, sealer) }
+  }
+
+  private func write(to path: String, _ sealer: Sealer) {
     let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return }
     defer { Glibc.close(descriptor) }

@@ -34,6 +34,8 @@ struct RestoreCommand: BrokerCommand {
   var moved = false
   @Flag(help: "Overwrite existing accounts.")
   var replace = false
+  @Flag(help: "Replace accounts whose refresh token here is newer. Default: ask.")
+  var older = false
   @OptionGroup var options: GlobalOptions
 
   func validate() throws { try BackupTransfer.checkIsFile(file) }
@@ -62,16 +64,39 @@ struct RestoreCommand: BrokerCommand {
     warn(about, shell)
     if !moved {
       var asking = dialogue ?? Dialogue(shell)
+      defer { dialogue = asking }
       guard try await asking.agrees("Does the grantd of “\(SafeText.line(about.host))” no longer use them?") else {
         throw Failure(.failure, "nothing was restored", hints: ["Stop the other grantd for good, then try again."])
       }
     }
+    let older = try await replacesNewer(about, shell, &dialogue)
     let answer = try await shell.showing("Restoring \(about.accounts) accounts") { _ throws(Failure) in
       try await shell.ask(
-        StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace), on: client)
+        StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace, older: older), on: client)
     }
     if shell.isJSON { return shell.say(answer.json) }
     report(try answer.value(), shell)
+  }
+
+  /// Whether accounts are replaced whose refresh token here is newer.
+  private func replacesNewer(
+    _ about: StoreRestoreLook.Result, _ shell: Shell, _ dialogue: inout Dialogue?
+  ) async throws(Failure) -> Bool {
+    guard replace, !older, let names = about.older, !names.isEmpty else { return older }
+    let list =
+      names.prefix(Self.mostNames).joined(separator: ", ")
+      + (names.count > Self.mostNames ? " and \(names.count - Self.mostNames) more" : "")
+    let message = SafeText.line("the refresh tokens here are newer than in the backup: \(list)")
+    guard shell.terminal.canAsk else {
+      throw Failure(
+        .usage, message,
+        hints: ["Nothing was restored. --older replaces these accounts as well; their grants may end."])
+    }
+    note(
+      "warning: \(message). A provider that rotates refresh tokens ends a grant whose old one is used.", shell.terminal)
+    var asking = dialogue ?? Dialogue(shell)
+    defer { dialogue = asking }
+    return try await asking.agrees("Replace these accounts as well?")
   }
 
   private func takesAny(of about: StoreRestoreLook.Result) -> Bool {

@@ -86,8 +86,12 @@ public enum StoreRestoreLook: RPCMethod {
     public var version: String
     public var accounts: Int
     public var known: Int
+    public var older: [String]?
 
-    public init(host: String, made_at: Int64, version: String, accounts: Int, known: Int) {
+    public init(
+      host: String, made_at: Int64, version: String, accounts: Int, known: Int, older: [String]? = nil
+    ) {
+      self.older = older
       self.host = host
       self.made_at = made_at
       self.version = version
@@ -107,6 +111,7 @@ public enum StoreRestoreLook: RPCMethod {
     "version": "The version of the grantd that made it.",
     "accounts": "How many accounts are in it.",
     "known": "How many of those are accounts here too.",
+    "older": "Those of them whose refresh token here is newer; absent: none.",
   ]
   public static let example = MethodExample(
     params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "passphrase": "correct horse battery staple"],
@@ -127,8 +132,10 @@ public enum StoreRestoreApply: RPCMethod {
     public var restore_id: String
     public var moved: Bool
     public var replace: Bool?
+    public var older: Bool?
 
-    public init(restore_id: String, moved: Bool, replace: Bool? = nil) {
+    public init(restore_id: String, moved: Bool, replace: Bool? = nil, older: Bool? = nil) {
+      self.older = older
       self.restore_id = restore_id
       self.moved = moved
       self.replace = replace
@@ -173,6 +180,7 @@ public enum StoreRestoreApply: RPCMethod {
       "Must be true: that no other broker uses these grants any more. Two that refresh one grant end it: each makes "
       + "the other's refresh token an old one.",
     "replace": "Also where this broker has an account of that name. Default: that one is kept.",
+    "older": "With `replace`: also accounts whose refresh token here is newer. Default: they are left out.",
   ]
   public static let resultDocs = [
     "restored": "Accounts that are new here.",
