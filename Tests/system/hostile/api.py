@@ -14,6 +14,8 @@ from provider.realm import Family, Realm, answer_json, refusal
 from provider.web import Server
 
 HANG_SECONDS = 600
+# As much as an answer may have.
+BIG_BYTES = 150 << 10
 START_SECONDS = 10
 
 
@@ -34,6 +36,8 @@ class API(Realm):
             return refusal("invalid_token", 401)
         if path == "/api/hang":
             return await self.hang(connection)
+        if path == "/api/big":
+            return 200, {"Content-Type": "text/plain"}, "x" * BIG_BYTES
         if path == "/api/echo":
             return answer_json({"user": "any"})
         if path == "/api/v1/static/basic":
