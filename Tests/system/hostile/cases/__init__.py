@@ -2,9 +2,9 @@
 
 from . import (
     audit, connects, csrf, holders, imports, logs, memory, places, ports, reports, rule_memory, together, turns, units,
-    waits)
+    waits, web)
 
 GROUPS = (
-    reports, memory, rule_memory, imports, csrf, audit, waits, connects, holders, places, turns, units, ports, logs,
-    together)
+    reports, memory, rule_memory, imports, csrf, audit, waits, connects, holders, places, turns, units, ports, web,
+    logs, together)
 CASES = {name: case for group in GROUPS for name, case in group.CASES.items()}

@@ -1,0 +1,145 @@
+"""The port of `[http]` under load: requests without an end, and bodies that never come, of users without a rule."""
+
+import collections
+import contextlib
+import http.client
+import select
+import socket
+import time
+
+import measure
+from actor import ended
+from machine import GROWTH_BYTES, MEGABYTE
+from stage import hold
+
+PORT = 7817
+ADDRESS = ("127.0.0.1", PORT)
+SECTION = f'[http]\nlisten = "127.0.0.1:{PORT}"\n'
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+BODY = "grant_type=client_credentials&client_id=shared"
+REQUEST = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
+           f"Content-Length: {len(BODY)}\r\n\r\n{BODY}").encode()
+SLOW = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
+        "Content-Length: 4000\r\n\r\ngrant_type=").encode()
+CONNECTIONS, SLOW_CONNECTIONS, TOGETHER = 64, 600, 32
+SECONDS, PAUSE_SECONDS, HTTP_SECONDS = 4.0, 0.05, 5
+# Of others' requests; a connection each.
+P99_SECONDS = 0.5
+
+
+def ask():
+    """The status of one request for a token on a new connection, or the name of an error."""
+    connection = http.client.HTTPConnection(*ADDRESS, timeout=HTTP_SECONDS)
+    try:
+        connection.request("POST", "/token", BODY, FORM)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return type(error).__name__
+    finally:
+        connection.close()
+
+
+def sample(tell):
+    """Requests until the end: how many had which status, and the times of those that were served."""
+    statuses, times = collections.Counter(), []
+    tell("ready")
+    while not ended.is_set():
+        began = time.monotonic()
+        status = ask()
+        statuses[str(status)] += 1
+        if status == 200:
+            times.append(time.monotonic() - began)
+        ended.wait(PAUSE_SECONDS)
+    return {"statuses": dict(statuses), "p99": measure.percentile(times, 0.99)}
+
+
+def pipeline(tell, count):
+    """Requests on so many connections, as fast as they are taken."""
+    poller, open_ones, sent = select.poll(), {}, 0
+    tell("ready")
+    while not ended.is_set():
+        while len(open_ones) < count and not ended.is_set():
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(ADDRESS)
+            open_ones[one.fileno()] = one
+            poller.register(one, select.POLLIN | select.POLLOUT | select.POLLRDHUP)
+        for number, event in poller.poll(50):
+            one = open_ones[number]
+            try:
+                if event & select.POLLIN and not one.recv(1 << 16):
+                    raise ConnectionResetError
+                if event & (select.POLLERR | select.POLLHUP | select.POLLRDHUP):
+                    raise ConnectionResetError
+                if event & select.POLLOUT:
+                    sent += one.send(REQUEST * TOGETHER)
+            except BlockingIOError:
+                continue
+            except OSError:
+                poller.unregister(number)
+                open_ones.pop(number).close()
+    return sent // len(REQUEST)
+
+
+def slow(tell, count):
+    """A request on each connection, whose body gets a byte now and then; each that is closed is made again."""
+    open_ones, closed = [], 0
+    is_told = False
+    while not ended.is_set():
+        while len(open_ones) < count and not ended.is_set():
+            one = socket.socket()
+            one.settimeout(1)
+            with contextlib.suppress(OSError):
+                one.connect(ADDRESS)
+                one.sendall(SLOW)
+                open_ones.append(one)
+                continue
+            one.close()
+            break
+        if not is_told:
+            tell(len(open_ones))
+            is_told = True
+        for one in list(open_ones):
+            try:
+                one.send(b"x", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                continue
+            except OSError:
+                open_ones.remove(one)
+                one.close()
+                closed += 1
+        ended.wait(1)
+    return closed
+
+
+def under(stage, work, users, count):
+    stage.begin("main", more=SECTION)
+    stage.sign_in("main", "shared")
+    idle = stage.machine.resident()
+    attackers = [stage.attack(stage.machine.user(user), work, count) for user in users]
+    for one in attackers:
+        one.next(60)
+    victim = stage.act(stage.machine.unit(), sample)
+    victim.next(10)
+    growth = stage.machine.growth(idle, SECONDS)
+    seen = victim.finish()
+    done = [one.finish() for one in attackers]
+    others = {status: number for status, number in seen["statuses"].items() if status != "200"}
+    return hold([
+        (seen["statuses"].get("200", 0) > 0 and not others, f"the unit's requests: {seen['statuses']}"),
+        (seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}"),
+        (growth <= GROWTH_BYTES, f"{growth // MEGABYTE} MB above idle"),
+        (True, f"attackers: {done}")])
+
+
+def load(stage):
+    """A user without a rule sends requests without an end on 64 connections to the HTTP port."""
+    return under(stage, pipeline, ["ruleless"], CONNECTIONS)
+
+
+def slow_bodies(stage):
+    """Three users without a rule keep 1,800 requests whose bodies never end."""
+    return under(stage, slow, ["ruleless", "other", "many"], SLOW_CONNECTIONS)
+
+
+CASES = {"http-load": load, "http-slow-bodies": slow_bodies}
