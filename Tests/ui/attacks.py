@@ -2,8 +2,8 @@
 
 import contextlib
 import http.client
+import json
 import os
-import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -84,7 +84,8 @@ def policy(stage):
     """What each answer tells the browser."""
     world = stage.world(accounts=["payroll"])
     cookie = world.visit()
-    for path in ("/", "/add", "/approvals", "/access", "/activity", "/health", "/use?account=payroll", "/logout?account=payroll", "/x"):
+    for path in ("/", "/add", "/approvals", "/access", "/activity", "/health", "/use?account=payroll",
+                 "/logout?account=payroll", "/x"):
         answer = world.request(path, cookie=cookie)
         policy = answer.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'") and "frame-ancestors 'none'" in policy, (path, policy)
@@ -172,20 +173,56 @@ def no_cookies(stage):
     denied(world.request("/?opened=1"), 403, "This browser keeps no cookies")
 
 
-def without_rule(stage):
-    """A user for whom there is no rule sees that, and nothing else."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        raise Skip("needs root and setpriv")
-    world = stage.world(accounts=["payroll"])
-    os.chmod(world.broker.socket, 0o666)
-    for folder in (world.folder, stage.folder):
-        folder.chmod(0o711)
+AS_VISITOR = """
+import encodings.idna, http.client, json, os, subprocess, sys, urllib.parse
+os.setgroups([]); os.setgid({uid}); os.setuid({uid})
+done = subprocess.run([sys.argv[1], "--socket", sys.argv[2], "ui", "--no-browser", "--json"], capture_output=True, text=True)
+link = urllib.parse.urlsplit(json.loads(done.stdout)["url"])
+def get(path, cookie=None):
+    connection = http.client.HTTPConnection(link.hostname, link.port, timeout=20)
+    connection.request("GET", path, headers={{"Cookie": cookie}} if cookie else {{}})
+    answer = connection.getresponse()
+    return answer.headers, answer.status, answer.read().decode()
+cookie = get(link.path)[0]["Set-Cookie"].split(";")[0]
+print(json.dumps([get(path, cookie)[1:] for path in sys.argv[3:]]))
+"""
+
+
+def as_visitor(world, *paths):
+    """Status and text of views, as another user of the system's broker sees them."""
     done = subprocess.run(
-        ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups", str(world.products / "grantctl"),
-         "--socket", str(world.broker.socket), "ui", "--no-browser", "--json"], capture_output=True, text=True,
-        timeout=ANSWER_SECONDS)
-    if done.returncode:
-        raise Skip(f"the broker of this user takes no other user: {done.stderr.strip()[:200]}")
+        [sys.executable, "-c", AS_VISITOR.format(uid=OTHER_USER), str(world.products / "grantctl"), str(world.broker.socket),
+         *paths], capture_output=True, text=True, timeout=2 * ANSWER_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def system(stage, sections=""):
+    if os.geteuid() != 0:
+        raise Skip("needs root to be another user")
+    for folder in (stage.folder.parent, stage.folder):
+        folder.chmod(0o711)
+    world = stage.world(sections=sections, accounts=["payroll", "mail"], instance="system")
+    world.folder.chmod(0o711)
+    return world
+
+
+def without_rule(stage):
+    """A user for whom there is no rule learns that from the system's broker, and sees nothing else."""
+    for status, text in as_visitor(system(stage), "/", "/add", "/approvals", "/access", "/activity", "/health"):
+        assert status == 200 and "payroll" not in text and "alice" not in text, (status, text[-900:])
+    (_, text), = as_visitor(stage.worlds[-1], "/")
+    assert "No rule lets you see accounts" in text, text[-900:]
+
+
+def with_rule(stage):
+    """In the system's broker a user sees the accounts of the rules, and does what these allow."""
+    rule = f'[[rule]]\nuid = {OTHER_USER}\naccounts = ["mail"]\naccess = ["observe"]\n'
+    world = system(stage, rule)
+    (status, home), (_, logout), (_, use) = as_visitor(world, "/", "/logout?account=payroll", "/use?account=payroll")
+    assert status == 200 and "mail" in home and "payroll" not in home, home[-900:]
+    for text in (logout, use):
+        assert "alice" not in text and "form method=\"post\" action=\"/logout\"" not in text, text[-900:]
 
 
 def restart(stage):
@@ -222,5 +259,6 @@ def ended(stage):
 
 CASES = {
     "link-once": link_once, "no-link": no_link, "headers": headers, "policy": policy, "another-origin": another_origin,
-    "frame": frame, "other-user": other_user, "no-cookies": no_cookies, "restart": restart, "ended": ended,
+    "frame": frame, "other-user": other_user, "no-cookies": no_cookies,
+    "without-rule": without_rule, "with-rule": with_rule, "restart": restart, "ended": ended,
 }

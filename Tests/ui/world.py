@@ -51,12 +51,14 @@ class Stage:
 class World:
     """One broker with one provider."""
 
-    def __init__(self, products, folder, browser, sections="", accounts=(), provider=(), before=None):
+    def __init__(self, products, folder, browser, sections="", accounts=(), provider=(), before=None,
+                 instance="user"):
         self.products, self.folder, self.browser, self.pages, self.socket = products, folder, browser, [], None
         folder.mkdir(mode=0o700)
         (self.port,) = free_ports()
         self.demo = BlockingDemo(products, folder, "--approve", "ask", "--access-ttl", "3600", *provider)
         self.broker = CommandedDaemon(products, folder, self.port, self.configuration(sections))
+        self.broker.instance = instance
         if before:
             before(self)
         try:
