@@ -96,7 +96,8 @@ extension TokenRequest {
     let isScope = scopes?.allSatisfy { $0.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C } }
     guard isScope ?? true else { throw TokenRefusal(.invalidScope, "the scope has characters that no scope has") }
     resource = try value("resource")
-    audience = try value("audience")
+    // Clients of other grant types send it for their own server.
+    audience = exchangesFor == nil ? nil : try value("audience")
     if exchangesFor == .idToken, scopes != nil || resource != nil {
       throw TokenRefusal(.invalidRequest, "an ID token has neither scopes nor a resource: leave out scope and resource")
     }
