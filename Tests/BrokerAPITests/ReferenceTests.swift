@@ -85,7 +85,8 @@ struct ReferenceTests {
     #expect(params.map(\.required).prefix(3) == [true, false, false])
     #expect(
       params.map(\.schema.words) == [
-        "string", "string", "array of string", "string", "array of string", "string", "string", "object of string",
+        "string", "string", "array of string", "string", "string", "array of string", "string", "string",
+        "object of string",
         "array of string", "string", "object of string", "boolean", "integer",
       ])
     guard case .object(let status) = Schema(of: BrokerStatus.Result.self) else {

@@ -100,7 +100,7 @@ struct Writer: Sendable {
       return [Query(guarded("DELETE FROM grantd.tokens WHERE account = $1::text"), [.text(account.rawValue)])]
     case .removeToken(let account, let key):
       let sql = "DELETE FROM grantd.tokens WHERE account = $1::text AND scope = $2::text AND resource = $3::text"
-      return [Query(guarded(sql), [.text(account.rawValue), .text(plain(key.scope)), .text(plain(key.resource))])]
+      return [Query(guarded(sql), [.text(account.rawValue), .text(plain(key.scope)), .text(plain(key.target))])]
     case .putIntent(let intent): return [Query(guarded(Self.putIntent), try intent.values(sealer))]
     case .removeIntent(let account): return [Query(guarded(Self.clearIntent), [.text(account.rawValue)])]
     case .putLogin(let login):

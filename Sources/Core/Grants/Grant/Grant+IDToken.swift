@@ -87,17 +87,30 @@ extension Grant {
     let lifetime = token.expiresAt - token.issuedAt
     let floor = policy.floor(minimumTTL, lifetime: lifetime)
     let left = token.expiresAt - now
-    if let minimumTTL, minimumTTL > floor, lastIDToken?.outcome == .new || !saved.isRenewable {
-      return .lacking(.tooShort(lifetime: lifetime.scaled(by: RefreshPolicy.largestFloorShare)))
-    }
     let isReported = reporter.map { isIDTokenReported(by: $0) } ?? false
     if left >= max(minimumTTL ?? floor, RefreshPolicy.shortestRest), !isReported { return .token(token) }
+    if let minimumTTL, minimumTTL > floor, lastIDToken?.outcome == .new {
+      return .lacking(.tooShort(lifetime: lifetime.scaled(by: RefreshPolicy.largestFloorShare)))
+    }
     if lastIDToken?.outcome == .new, !isReported, left < RefreshPolicy.shortestRest,
       let at = lastIDToken?.at, now - at < RefreshedIDToken.expiredLife, token.expiresAt - at < floor
     {
       return .lacking(.tooShort(lifetime: max(.zero, token.expiresAt - at)))
     }
-    return renewal(at: now) ?? .lacking(.notRenewable)
+    let answer = renewal(at: now) ?? .lacking(.notRenewable)
+    // A caller without a wish gets an ID token that cannot be renewed until its end.
+    if case .lacking = answer, let last = lastIDTokenResort(minimumTTL: minimumTTL, at: now, for: reporter) {
+      return .token(last)
+    }
+    return answer
+  }
+
+  /// The ID token if it is still valid, for a caller that wants no particular time left: after a refresh that failed.
+  public func lastIDTokenResort(minimumTTL: Duration?, at now: Timestamp, for reporter: Reporter?) -> IDToken? {
+    guard minimumTTL == nil, !hasEnded, let token = saved.idToken.flatMap({ try? IDToken.parse($0) }),
+      token.expiresAt - now >= RefreshPolicy.shortestRest, !(reporter.map(isIDTokenReported) ?? false)
+    else { return nil }
+    return token
   }
 
   /// Whether the provider has ended the grant: its ID token proves nothing any more, even if it has not expired.

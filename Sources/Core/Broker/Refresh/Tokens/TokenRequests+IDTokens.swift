@@ -40,15 +40,19 @@ extension TokenRequests {
         continue
       }
       switch answer(grant, minimumTTL, asker) {
-      case .token(let token):
-        try authorizer.checkIDToken(account, try authorizer.renewed(permission))
-        accounts.cache.handouts.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.caller))
-        return result(token, grant)
+      case .token(let token): return try release(token, grant, permission)
       case .lacking(let lack): throw lacking(lack, grant, minimumTTL)
       case .refresh:
         asker?.beyond = grant.mainGeneration
-        _ = try await engine.token(
-          of: account, SavedToken.Key(), minimumTTL: nil, for: asker, beyond: grant.mainGeneration, until: deadline)
+        do throws(RPCError) {
+          _ = try await engine.token(
+            of: account, SavedToken.Key(), minimumTTL: nil, for: asker, beyond: grant.mainGeneration, until: deadline)
+        } catch {
+          guard let grant = accounts[account], !isReported(grant, asker),
+            let token = grant.lastIDTokenResort(minimumTTL: minimumTTL, at: now, for: asker?.reporter)
+          else { throw error }
+          return try release(token, grant, permission)
+        }
       }
     }
     throw RPCError(
@@ -59,10 +63,13 @@ extension TokenRequests {
   private func answer(_ grant: Grant, _ minimumTTL: Duration?, _ asker: Asker?) -> Grant.IDTokenAnswer {
     let answer = grant.idTokenAnswer(
       minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, for: asker?.reporter)
-    guard case .token = answer, let asker, grant.saved.isRenewable,
-      grant.reportedGeneration(by: asker.reporter, SavedToken.Key()) != nil
-    else { return answer }
+    guard case .token = answer, grant.saved.isRenewable, isReported(grant, asker) else { return answer }
     return .refresh
+  }
+
+  private func isReported(_ grant: Grant, _ asker: Asker?) -> Bool {
+    guard let asker else { return false }
+    return grant.reportedGeneration(by: asker.reporter, SavedToken.Key()) != nil
   }
 
   /// The audience of the caller refused the ID token: one refresh, and not the same ID token again for this caller.
@@ -102,12 +109,17 @@ extension TokenRequests {
       issuer: providers[saved.provider]?.provider.description.issuer, generation: token.generation)
   }
 
-  private func result(_ token: IDToken, _ grant: Grant) -> TokenGet.Result {
-    TokenGet.Result(
+  private func release(
+    _ token: IDToken, _ grant: Grant, _ permission: Permission
+  ) throws(RPCError) -> TokenGet.Result {
+    let account = grant.saved.account
+    try authorizer.checkIDToken(account, try authorizer.renewed(permission))
+    accounts.cache.handouts.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.caller))
+    return TokenGet.Result(
       access_token: nil, token_type: nil,
       // Exposed to be released to the caller.
       id_token: token.raw.exposed, kind: TokenKind.idToken.rawValue, expires_at: token.expiresAt.seconds,
-      expires_in: max(0, (token.expiresAt - now).wholeSeconds), scope: [], account: grant.saved.account.rawValue,
+      expires_in: max(0, (token.expiresAt - now).wholeSeconds), scope: [], account: account.rawValue,
       provider: grant.saved.provider.rawValue, issuer: token.issuer, generation: grant.mainGeneration)
   }
 
