@@ -84,8 +84,9 @@ class Machine(CommandedDaemon):
             pass
 
     def adopt(self, account):
-        """An account of the family of that name: its first token is used at once."""
-        return self.call("account.import", account=account, provider="strict", refresh_token=f"{account}-r1")
+        """An account of the family of that name. Its first token is used at once, maybe by another machine."""
+        self.call("account.import", account=account, provider="strict", refresh_token=f"{account}-r1")
+        eventually("the first token is known", lambda: self.get(account) == f"{account}-a2")
 
     def serves(self):
         try:

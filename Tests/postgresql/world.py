@@ -59,6 +59,15 @@ class World:
         rows = self.sql(text)
         return rows[0][0] if rows else None
 
+    def hold(self, statement):
+        """A session that runs the statement in a transaction, and keeps it open."""
+        session = self.cluster.session(self.database)
+        session.stdin.write(f"BEGIN; {statement}; SELECT 'held';\n")
+        session.stdin.flush()
+        while session.stdout.readline().strip() != "held":
+            pass
+        return session
+
     def logs(self):
         lines = []
         for machine in self.machines:

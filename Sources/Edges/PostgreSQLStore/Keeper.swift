@@ -17,38 +17,38 @@ final class Keeper: @unchecked Sendable {
   /// The same if no notification arrives, as behind some poolers.
   private static let deafCatchUp = Duration.seconds(1)
   /// Changes stay in the log for this time; a broker that was away longer compares everything.
-  private static let kept = Duration.seconds(3600)
+  static let kept = Duration.seconds(3600)
   private static let pruning = Duration.seconds(60)
   /// The probe at connect hears itself within this time.
   private static let probe = Duration.seconds(1)
   /// PostgreSQL's limit is 7,999 bytes.
-  private static let longestPayload = 7000
+  static let longestPayload = 7000
   static let channel = "grantd_change"
 
   let queue = DispatchQueue(label: "grantd.store.sharing")
-  private let target: Target
-  private let clock: SharedStoreClock
-  private let changes: AsyncStream<AccountName>.Continuation
+  let target: Target
+  let clock: SharedStoreClock
+  let changes: AsyncStream<AccountName>.Continuation
   /// Accounts that other brokers are not notified of yet.
-  private let waiting = Mutex<Set<AccountName>>([])
+  let waiting = Mutex<Set<AccountName>>([])
   private let seen = Mutex(SharedStoreState())
   var node: Node
-  private var session: Session?
+  var session: Session?
   /// With the node's lock, and nothing else yet.
   private var claimed: Session?
   private var source: (any DispatchSourceRead)?
   private var timer: (any DispatchSourceTimer)?
   private var lastAttempt: Duration?
-  private var last = Times()
+  var last = Times()
   /// The position in the change log: the oldest transaction that may still have been running.
-  private var position: String?
+  var position: String?
   /// The database that the position belongs to.
-  private var identity: String?
+  var identity: String?
   private var isDeaf = false
   /// Called when the database is another one than before, with its timeline.
   var onTimeline: @Sendable (String) -> Void = { _ in }
 
-  private struct Times {
+  struct Times {
     var heartbeat = Duration.zero
     var catchUp = Duration.zero
     var pruning = Duration.zero
@@ -140,7 +140,7 @@ final class Keeper: @unchecked Sendable {
 
   // MARK: The session, on the queue
 
-  private func run(_ session: Session, _ queries: [Query]) throws -> [Answer] {
+  func run(_ session: Session, _ queries: [Query]) throws -> [Answer] {
     do {
       return try session.run(queries, until: clock.uptime() + Self.patience)
     } catch {
@@ -149,7 +149,7 @@ final class Keeper: @unchecked Sendable {
     }
   }
 
-  private func disconnect() {
+  func disconnect() {
     source?.cancel()
     (source, session) = (nil, nil)
   }
@@ -182,7 +182,7 @@ final class Keeper: @unchecked Sendable {
     claimed = new
   }
 
-  private func connected() throws -> Session {
+  func connected() throws -> Session {
     if let session, !session.isLost { return session }
     disconnect()
     let new: Session
@@ -265,89 +265,6 @@ final class Keeper: @unchecked Sendable {
     state.isReplaced = answers[1].rows.isEmpty
     let new = state
     seen.withLock { $0 = new }
-  }
-
-  // MARK: Changes
-
-  /// Reads the change log from the oldest transaction that was running at the last reading.
-  private func catchUp(_ session: Session) throws {
-    let answers = try run(
-      session,
-      [
-        Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-        Query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"),
-        Query(
-          """
-          SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' ||
-            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' ' || 'grantd.grants'::regclass::oid::text
-            || ' ' || (SELECT oid FROM pg_database WHERE datname = current_database())::text,
-            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-          """),
-        Query(
-          """
-          SELECT DISTINCT name FROM grantd.change
-            WHERE xact >= $1::text::xid8 AND node <> $2::text AND kind IN ('account', 'login')
-          """, [.text(position ?? "18446744073709551615"), .text(node.id)]),
-        Query("COMMIT"),
-      ])
-    let now = clock.uptime()
-    last.catchUp = now
-    let found = answers[2].value?.text
-    let isNew = identity != nil && found != identity
-    let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
-    position = answers[1].value?.text
-    last.caughtUp = now
-    if identity != found {
-      identity = found
-      onTimeline(answers[2].rows.first?[1].text ?? "")
-    }
-    if isNew || isLate {
-      let all = try run(session, [Query("SELECT account FROM grantd.grants ORDER BY account")])[0]
-      yield(all.rows.compactMap { $0.first?.text })
-    }
-    yield(answers[3].rows.compactMap { $0.first?.text })
-  }
-
-  private func yield(_ names: [String]) {
-    for name in names { if let account = AccountName(rawValue: name) { changes.yield(account) } }
-  }
-
-  private func hear() {
-    guard let session else { return }
-    do {
-      for payload in try session.listen() {
-        let lines = payload.split(separator: "\n").map(String.init)
-        guard let from = lines.first, from != node.id else { continue }
-        yield(Array(lines.dropFirst()))
-      }
-    } catch {
-      disconnect()
-    }
-  }
-
-  private func notify() {
-    let accounts = waiting.withLock { waiting in
-      defer { waiting = [] }
-      return waiting
-    }
-    guard !accounts.isEmpty else { return }
-    // Lost, if there is no connection: the others read the change log.
-    guard let session = try? connected() else { return }
-    var (queries, payload) = ([Query](), "")
-    for account in accounts {
-      if payload.utf8.count + account.rawValue.utf8.count > Self.longestPayload {
-        queries.append(notification(payload))
-        payload = ""
-      }
-      payload += "\n\(account)"
-    }
-    queries.append(notification(payload))
-    _ = try? run(session, queries)
-    hear()
-  }
-
-  private func notification(_ payload: String) -> Query {
-    Query("SELECT pg_notify('\(Self.channel)', $1::text)", [.text(node.id + payload)])
   }
 }
 

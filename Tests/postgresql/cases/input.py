@@ -1,1 +1,194 @@
-CASES = {}
+"""What an administrator can do wrong: refused or reported with the next step; nothing is overwritten."""
+
+import pathlib
+import shutil
+
+from cluster import Cluster
+from grantd_testing import free_ports
+from machines import eventually, new_key
+from proxy import Proxy
+
+
+def refusal(world, name, **options):
+    """The error of a grantd that does not start."""
+    machine = world.machine(name, start=False, **options)
+    machine.launch()
+    status = machine.process.wait(30)
+    assert status not in (0, None), status
+    return machine.log_text()
+
+
+def expect(text, *parts):
+    for part in parts:
+        assert part in text, f"no {part!r} in {text[-600:]}"
+
+
+def connections(world):
+    """Connection strings that cannot be used."""
+    expect(refusal(world, "typo", connection="host=x dbnam=y"), "dbnam", "[store]")
+    expect(refusal(world, "service", connection="service=nowhere"), "nowhere", "[store]")
+    expect(refusal(world, "absent", connection="host=/nonexistent dbname=grantd"), "cannot be reached", "start the database")
+    expect(refusal(world, "weak", connection="host=db.invalid dbname=grantd sslmode=require"), "verify-full")
+    expect(refusal(world, "name", connection="host=db.invalid dbname=grantd"), "cannot be reached")
+    expect(refusal(world, "database", connection=f"host={world.cluster.folder} user=grantd dbname=missing"),
+           "does not exist", "correct the role")
+    text = refusal(world, "password", connection="host=/tmp password=hunter2")
+    expect(text, "must not contain a password", "password_file")
+    assert "hunter2" not in text
+
+
+def rights(world):
+    """A role without rights."""
+    world.sql("DROP ROLE IF EXISTS weak; CREATE ROLE weak LOGIN")
+    text = refusal(world, "weak", connection=f"host={world.cluster.folder} user=weak dbname={world.database}")
+    expect(text, "permission denied", "it must own the database")
+    assert world.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'grantd'") == "0"
+
+
+def another_key(world):
+    """A machine with another key writes nothing; the others go on."""
+    one = world.machine("one")
+    one.adopt("a")
+    text = refusal(world, "two", key=new_key(world.case / "other"))
+    expect(text, "sealed under another key", "key of the others")
+    assert world.value("SELECT count(*) FROM grantd.node") == "1"
+    one.call("token.report_rejected", account="a", generation=1)
+    assert one.get("a") == "a-a3"
+
+
+def schemas(world):
+    """A schema of another program, and of a newer version."""
+    world.sql("CREATE SCHEMA grantd; CREATE TABLE grantd.users (id int)")
+    expect(refusal(world, "foreign"), "a schema that is not grantd's", "nothing was changed")
+    assert world.value("SELECT count(*) FROM pg_tables WHERE schemaname = 'grantd'") == "1"
+    world.sql("DROP SCHEMA grantd CASCADE")
+    one = world.machine("one")
+    one.adopt("a")
+    world.sql("UPDATE grantd.meta SET value = '99' WHERE name = 'version'")
+    expect(refusal(world, "newer"), "a newer grantd (schema 99", "install the newer grantd")
+    assert one.get("a") == "a-a2"
+
+
+def read_only(world):
+    """A server or database that takes no writes."""
+    one = world.machine("one")
+    one.adopt("a")
+    world.sql(f"ALTER DATABASE {world.database} SET default_transaction_read_only = on")
+    expect(refusal(world, "two"), "is read-only", "primary server")
+    world.cluster.sql(f"ALTER DATABASE {world.database} RESET default_transaction_read_only", database="postgres")
+    assert one.get("a") == "a-a2"
+
+
+def edited_row(world):
+    """A row that was edited by hand is reported; other accounts are unharmed, at all machines."""
+    one = world.machine("one")
+    one.adopt("a")
+    one.adopt("b")
+    world.sql("UPDATE grantd.grants SET granted_scopes = 'admin' WHERE account = 'a'")
+    two = world.machine("two")
+    assert two.get("b") == "b-a2"
+    assert two.refused("token.get", account="a") in ("login_required", "store_failure")
+    assert world.value("SELECT granted_scopes FROM grantd.grants WHERE account = 'a'") == "admin"
+    assert one.get("b") == "b-a2"
+
+
+def copied_folder(world):
+    """A copied state folder: the second machine gets an id of its own."""
+    one = world.machine("one")
+    one.adopt("a")
+    two = world.machine("two", start=False)
+    shutil.copytree(one.state, two.state, ignore=shutil.ignore_patterns("*lock*", "*.sock"))
+    two.launch_and_wait()
+    eventually("two nodes", lambda: world.value("SELECT count(*) FROM grantd.node WHERE ended_at IS NULL") == "2")
+    assert two.lines("copying a state folder"), two.last_lines(5)
+    assert two.get("a") == "a-a2"
+    one.call("token.report_rejected", account="a", generation=1)
+    for machine in (one, two):
+        eventually("the new token is everywhere", lambda: machine.get("a") == "a-a3")
+
+
+def pooler(world):
+    """A pooler, whose server processes change, is refused."""
+    proxy = Proxy(world.case / "proxy", world.cluster.folder)
+    proxy.is_pooler = True
+    try:
+        connection = f"host={proxy.folder} user=grantd dbname={world.database}"
+        expect(refusal(world, "one", connection=connection), "behind a connection pooler", "directly")
+    finally:
+        proxy.close()
+
+
+def transport(world):
+    """Over TCP: TLS with a verified certificate and a password from a file; the wrong ones are refused."""
+    folder = world.case / "server"
+    port = free_ports()[0]
+    server = Cluster(
+        folder, f"listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = ''\n", certificate=world.case)
+    try:
+        (world.case / "password").write_text("secret\n")
+        (world.case / "password").chmod(0o600)
+        (world.case / "mistake").write_text("hunter2\n")
+        (world.case / "mistake").chmod(0o600)
+        target = f"host=localhost hostaddr=127.0.0.1 port={port} user=grantd dbname=postgres"
+        trusted = f"{target} sslrootcert={world.case}/authority.pem"
+        options = f'password_file = "{world.case}/password"'
+        world.machine("one", connection=trusted, options=options)
+        text = refusal(world, "wrong", connection=trusted, options=f'password_file = "{world.case}/mistake"')
+        expect(text, "authentication failed", "its password")
+        assert "hunter2" not in text
+        expect(refusal(world, "untrusted", connection=target, options=options), "certificate verify failed")
+        expect(refusal(world, "other-name", connection=trusted.replace("localhost", "db.example.com"), options=options),
+               "does not match host name")
+    finally:
+        server.close()
+
+
+def lock_held(world):
+    """Another session holds a lock: reported by itself, nothing is sent, and it works afterwards."""
+    one = world.machine("one")
+    one.adopt("a")
+    session = world.hold("LOCK TABLE grantd.refresh IN ACCESS EXCLUSIVE MODE")
+    try:
+        one.attempt("token.report_rejected", account="a", generation=1, timeout=6)
+        store = eventually("the failure is reported", lambda: one.status()["store"]["state"] != "ok" and one.status()["store"])
+        assert "holds a lock" in store["message"] and "pg_stat_activity" in store["hint"], store
+        assert world.provider.refreshes() == 1
+    finally:
+        session.kill()
+    eventually("a new token", lambda: one.get("a") == "a-a3", 40)
+
+
+def status(world):
+    """`status` and `doctor` name the machines, and settings that break a promise."""
+    one, two = world.machine("one"), world.machine("two")
+    eventually("both machines", lambda: len(one.status()["sharing"]["machines"]) == 2)
+    machines = one.status()["sharing"]["machines"]
+    assert sorted(machine["state"] for machine in machines) == ["running", "self"], machines
+    assert all(abs(machine["clock_offset_seconds"]) < 1 for machine in machines), machines
+    text = one.ctl("status").stdout
+    assert text.count("  machine") == 2, text
+    report = one.ctl("doctor").stdout
+    assert "2 running" in report and "schema 1" in report, report
+    two.process.kill()
+    two.process.wait(10)
+    eventually(
+        "the other is silent",
+        lambda: "silent" in [machine["state"] for machine in one.status()["sharing"]["machines"]], 30)
+    assert "silent for" in one.ctl("doctor").stdout
+
+
+def without(world):
+    """A machine without the setting loads no library of PostgreSQL."""
+    one = world.machine("one", start=False)
+    one.config.write_text(one.config.read_text().replace('kind = "postgresql"', 'kind = "sqlite"'))
+    one.launch_and_wait()
+    assert "libpq" not in pathlib.Path(f"/proc/{one.process.pid}/maps").read_text()
+    assert "sharing" not in one.status()
+    two = world.machine("two")
+    assert "libpq" in pathlib.Path(f"/proc/{two.process.pid}/maps").read_text()
+
+
+CASES = {
+    "connections": connections, "rights": rights, "another-key": another_key, "schemas": schemas, "read-only": read_only,
+    "edited-row": edited_row, "copied-folder": copied_folder, "pooler": pooler, "transport": transport,
+    "lock-held": lock_held, "status": status, "without": without}

@@ -5,6 +5,7 @@ import time
 
 from grantd_testing import Gone, Refused
 from machines import eventually
+from proxy import Proxy
 
 KILLS = 25
 ACCOUNTS = ("a", "b", "c", "d")
@@ -119,5 +120,26 @@ def killed_sessions(world):
     eventually("the new token is heard of", lambda: two.get("a") == "a-a3")
 
 
+def lost_answers(world):
+    """The answer to a COMMIT is lost, at each step of a refresh: the broker finds out whether it was done."""
+    proxy = Proxy(world.case / "proxy", world.cluster.folder)
+    try:
+        one = world.machine("one", connection=f"host={proxy.folder} user=grantd dbname={world.database}")
+        two = world.machine("two")
+        # Each account is reported once: reports have a budget.
+        for account, after in zip(("a", "b", "c", "d", "e"), (0, 1, 2, 0, 1)):
+            one.adopt(account)
+            proxy.lose_answer(after)
+            one.attempt("token.report_rejected", account=account, generation=1, timeout=4)
+            for machine in (one, two):
+                eventually("the new token is everywhere", lambda: machine.get(account) == f"{account}-a3", 30)
+        assert proxy.lost >= 3, proxy.lost
+        ledger = world.provider.ledger
+        assert not ledger["revoked"] and ledger["refreshes"] == 10, ledger
+    finally:
+        proxy.close()
+
+
 CASES = {
-    "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions}
+    "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions,
+    "lost-answers": lost_answers}

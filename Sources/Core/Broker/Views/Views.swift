@@ -64,7 +64,7 @@ final class Views: Piece {
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold)
+      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold, sharing: sharingView)
   }
 
   /// The clock, if it shows an earlier time than when a saved token was issued.

@@ -128,6 +128,9 @@ struct StatusCommand: BrokerCommand {
     fields.add(
       "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")",
       isFine ? .plain : store.state == "slow" ? .attention : .bad)
+    for machine in status.sharing?.machines ?? [] {
+      fields.add("  machine", machine.line, machine.state == "silent" ? .attention : .plain)
+    }
     fields.add("  callback", status.callback.isEmpty ? "off" : status.callback.joined(separator: ", "))
     for listener in status.listeners ?? [] {
       let isServed = listener.state == "ok"

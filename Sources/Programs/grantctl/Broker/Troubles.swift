@@ -21,6 +21,9 @@ struct Troubles {
     add(skews: status.provider_conditions ?? [])
     if let clock = status.clock { all.append(.init(what: Cell(clock.message, .bad), notes: [clock.hint])) }
     add(status.store, shell)
+    for warning in status.sharing?.warnings ?? [] {
+      all.append(.init(what: Cell("shared database", .attention), notes: [warning]))
+    }
     for row in status.set_aside ?? [] { add(row, shell) }
     for file in status.files ?? [] { add(file, shell) }
     for listener in status.listeners ?? [] { add(listener) }

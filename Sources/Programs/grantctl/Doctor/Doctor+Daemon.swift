@@ -16,8 +16,13 @@ extension Doctor {
     items.append(
       await configuration(
         instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: changed))
-    items += [store(status.store), key(status.store), disk(status.store)]
-    if let copies = damagedCopies(status.store) { items.append(copies) }
+    items.append(store(status.store))
+    if let sharing = status.sharing {
+      items += self.sharing(sharing)
+    } else {
+      items += [key(status.store), disk(status.store)]
+      if let copies = damagedCopies(status.store) { items.append(copies) }
+    }
     items += (status.set_aside ?? []).map { Report.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
     items += [await clock(status), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
     return items

@@ -32,6 +32,7 @@ public enum BrokerStatus: RPCMethod {
     public var set_aside: [SetAsideView]?
     public var clock: ClockView?
     public var hold: HoldView?
+    public var sharing: SharingView?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
@@ -39,7 +40,7 @@ public enum BrokerStatus: RPCMethod {
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
       refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
       files: [FileView]? = nil, listeners: [ListenerView]? = nil, set_aside: [SetAsideView]? = nil,
-      clock: ClockView? = nil, hold: HoldView? = nil
+      clock: ClockView? = nil, hold: HoldView? = nil, sharing: SharingView? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -62,6 +63,7 @@ public enum BrokerStatus: RPCMethod {
       self.set_aside = set_aside
       self.clock = clock
       self.hold = hold
+      self.sharing = sharing
     }
   }
 
@@ -339,6 +341,7 @@ public enum BrokerStatus: RPCMethod {
     "clock":
       "`behind_seconds`, `message` and `hint`, if the clock shows an earlier time than when a saved token was issued.",
     "hold": "`since`, `uid` and `hint`, while the broker is locked or its releases are held. Absent: neither.",
+    "sharing": "`machines`, `leases`, `schema` and `warnings` of a shared database. Absent: there is none.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]

@@ -1,0 +1,89 @@
+import Broker
+import FoundationEssentials
+import Grants
+import SQLite
+import Synchronization
+
+// Changes of other machines, and notifications of this one's, on the queue.
+extension Keeper {
+  /// Reads the change log from the oldest transaction that was running at the last reading.
+  func catchUp(_ session: Session) throws {
+    let answers = try run(
+      session,
+      [
+        Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+        Query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"),
+        Query(
+          """
+          SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' ||
+            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' ' || 'grantd.grants'::regclass::oid::text
+            || ' ' || (SELECT oid FROM pg_database WHERE datname = current_database())::text,
+            substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+          """),
+        Query(
+          """
+          SELECT DISTINCT name FROM grantd.change
+            WHERE xact >= $1::text::xid8 AND node <> $2::text AND kind IN ('account', 'login')
+          """, [.text(position ?? "18446744073709551615"), .text(node.id)]),
+        Query("COMMIT"),
+      ])
+    let now = clock.uptime()
+    last.catchUp = now
+    let found = answers[2].value?.text
+    let isNew = identity != nil && found != identity
+    let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
+    position = answers[1].value?.text
+    last.caughtUp = now
+    if identity != found {
+      identity = found
+      onTimeline(answers[2].rows.first?[1].text ?? "")
+    }
+    if isNew || isLate {
+      let all = try run(session, [Query("SELECT account FROM grantd.grants ORDER BY account")])[0]
+      yield(all.rows.compactMap { $0.first?.text })
+    }
+    yield(answers[3].rows.compactMap { $0.first?.text })
+  }
+
+  private func yield(_ names: [String]) {
+    for name in names { if let account = AccountName(rawValue: name) { changes.yield(account) } }
+  }
+
+  func hear() {
+    guard let session else { return }
+    do {
+      for payload in try session.listen() {
+        let lines = payload.split(separator: "\n").map(String.init)
+        guard let from = lines.first, from != node.id else { continue }
+        yield(Array(lines.dropFirst()))
+      }
+    } catch {
+      disconnect()
+    }
+  }
+
+  func notify() {
+    let accounts = waiting.withLock { waiting in
+      defer { waiting = [] }
+      return waiting
+    }
+    guard !accounts.isEmpty else { return }
+    // Lost, if there is no connection: the others read the change log.
+    guard let session = try? connected() else { return }
+    var (queries, payload) = ([Query](), "")
+    for account in accounts {
+      if payload.utf8.count + account.rawValue.utf8.count > Self.longestPayload {
+        queries.append(notification(payload))
+        payload = ""
+      }
+      payload += "\n\(account)"
+    }
+    queries.append(notification(payload))
+    _ = try? run(session, queries)
+    hear()
+  }
+
+  private func notification(_ payload: String) -> Query {
+    Query("SELECT pg_notify('\(Self.channel)', $1::text)", [.text(node.id + payload)])
+  }
+}
