@@ -1,4 +1,4 @@
-"""Rules for agents: the calls that a rule with `mcp` allows, through `/forward` and `request.send`, and what the trail has of them.
+"""Rules for agents: the calls that a rule with `mcp` allows, through `/forward` and `request.send`, and the audit trail.
 
 The broker is a system's, and the caller another user. Attacks are rows: none of them may reach the server.
 """
