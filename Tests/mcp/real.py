@@ -195,3 +195,30 @@ def nanoidp_document(scene):
     status, answer, _ = broker.forward("notes/mcp", ADD)
     same((status, message(answer)["result"]["content"][0]["text"]), (200, "sum 3"), f"the answer: {answer}")
     same(len(resource.tokens), 1, "tokens")
+
+
+@case
+def django_mcp_oauth(scene):
+    """django-mcp-oauth, with its consent page. A refresh returns no new refresh token there, so the grant ends with the next."""
+    program = python_with("django_mcp_oauth", "werkzeug")
+    folder = scene.folder / "django"
+    folder.mkdir()
+    (port,) = free_ports()
+    log = scene.folder / "django.log"
+    process = Program([program, HERE / "django_server.py", folder, port], log, env=environment(scene.folder))
+    scene.closing.callback(process.kill)
+    wait_until(lambda: "ready" in log.read_text() or process.status is not None, START_SECONDS, "Django serves")
+    must(process.status is None, f"Django ended: {log.read_text()[-1500:]}")
+    broker = scene.start()
+
+    def walk(url):
+        person = Person()
+        page = person.sign_in(person.open(url))
+        person.submit(page, "csrfmiddlewaretoken", confirm="yes")
+
+    signed_in(broker, [f"http://127.0.0.1:{port}/mcp", "notes"], walk)
+    status, answer, _ = broker.forward("notes/mcp", ADD)
+    same((status, message(answer)["result"]["content"][0]["text"]), (200, "sum 3 for alice"), f"the answer: {answer}")
+    broker.must("refresh", "notes")
+    must("REFRESHED 200" in log.read_text(), f"no refresh: {log.read_text()[-800:]}")
+    same(broker.forward("notes/mcp", ADD)[0], 200, "the status after the refresh")
