@@ -98,7 +98,7 @@ import Testing
     ),
     (
       "[[rule]]\nuid = 1\naccounts = [\"*\"]\naccess = [\"open\"]",
-      "grantd.toml:4: \"access\" in [[rule]] must be a list of \"use\", \"login\", \"observe\", \"manage\", not one with "
+      "grantd.toml:4: \"access\" in [[rule]] must be a list of \"use\", \"id_token\", \"login\", \"observe\", \"manage\", not one with "
         + "\"open\""
     ),
     (

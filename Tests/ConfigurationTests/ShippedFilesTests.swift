@@ -61,7 +61,7 @@ import Testing
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
       ])
     #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
-    #expect(settings.rules.count == 9)
+    #expect(settings.rules.count == 10)
     #expect(settings.hooks.count == 1)
     #expect(settings.credentials.offers.map(\.id) == ["mail-token"])
     #expect(settings.tokenFiles.count == 6)

@@ -20,9 +20,11 @@ struct MCPRuleTests {
     return request
   }
 
-  private static func rule(_ mcp: [String], confirm: Duration? = nil, requests: [String] = ["POST /mcp"]) -> Rule {
+  private static func rule(
+    _ mcp: [String], who: Rule.Who = .init(uid: 7), confirm: Duration? = nil, requests: [String] = ["POST /mcp"]
+  ) -> Rule {
     var rule = Rule(
-      name: mcp.joined(separator: " "), who: .init(uid: 7), accounts: ["*"], access: [], methods: [RequestSend.name],
+      name: mcp.joined(separator: " "), who: who, accounts: ["*"], access: [], methods: [RequestSend.name],
       confirm: confirm)
     rule.requests = requests.compactMap(RequestPattern.init)
     rule.mcp = mcp.compactMap(MCPPattern.init)
@@ -69,7 +71,7 @@ struct MCPRuleTests {
 
   @Test("A user approves what a rule lists; also for the owner, and also if the body is not clear")
   func confirmed() {
-    let rules = [Self.rule(["tools/call:delete_*"], confirm: .seconds(60))]
+    let rules = [Self.rule(["tools/call:delete_*"], who: .init(), confirm: .seconds(60))]
     func asks(_ content: MCPContent?, uid: UInt32) -> Bool? {
       guard case .allowed(_, _, let confirm)? = Self.decision(rules, Self.request(content), uid: uid) else {
         return nil

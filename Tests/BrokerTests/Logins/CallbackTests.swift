@@ -121,7 +121,7 @@ import Testing
   func providerFailed(code: String) async throws {
     let rig = try await Rig()
     let login = try await rig.start()
-    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .failed)
+    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .providerFault)
     #expect(await rig.reason { try await rig.waitFor(login) } == .temporarilyUnavailable)
   }
 
@@ -134,7 +134,7 @@ import Testing
   func refusedRequest(code: String, key: String) async throws {
     let rig = try await Rig()
     let login = try await rig.start()
-    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .failed)
+    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .providerFault)
     let error = await #expect(throws: RPCError.self) { try await rig.waitFor(login) }
     #expect(error?.reason == .providerMisconfigured && error?.hint?.contains("`\(key)`") == true)
   }
@@ -143,7 +143,7 @@ import Testing
     let rig = try await Rig()
     let login = try await rig.start()
     rig.clock.advance(.seconds(600))
-    #expect(await rig.callBack(login).kind == .failed)
+    #expect(await rig.callBack(login).kind == .expired)
     #expect(await rig.reason { try await rig.waitFor(login) } == .loginExpired)
     #expect(rig.transport.count(.token) == 0)
   }
@@ -173,7 +173,7 @@ import Testing
     let rig = try await Rig()
     let login = try await rig.start()
     rig.transport.answer(.token, answer)
-    #expect(await rig.callBack(login).kind == .failed)
+    #expect(await rig.callBack(login).kind == .providerFault)
     #expect(await rig.reason { try await rig.waitFor(login) } == reason, "\(name)")
     #expect(await rig.callBack(login).kind == .refused)
     #expect(rig.transport.count(.token) == 1)

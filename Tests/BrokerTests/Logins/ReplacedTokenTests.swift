@@ -95,7 +95,7 @@ import Testing
     let login = try await rig.start()
     rig.store.set(.fails, concerning: isRenewal)
     let callback = Task { await rig.callBack(login, code: "again") }
-    #expect(await rig.clock.passes { await callback.value }.kind == .failed)
+    #expect(await rig.clock.passes { await callback.value }.kind == .actionRequired)
     #expect(await revocations(rig).contains("work-r1") == false)
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
   }

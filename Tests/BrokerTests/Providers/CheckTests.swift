@@ -247,7 +247,7 @@ import Testing
     let status = try await rig.call(BrokerStatus.self, NoParams(), as: .user(1000))
     #expect(status.caller == .init(uid: 1000, access: ["observe": ["work"], "use": ["work"]]))
     let root = try await rig.call(BrokerStatus.self, NoParams())
-    #expect(root.caller?.access.count == 4 && root.caller?.access["manage"] == ["*"])
+    #expect(root.caller?.access.count == 5 && root.caller?.access["manage"] == ["*"])
   }
 
   @Test("The check, the status and the accounts show that a provider is suspended") func suspended() async throws {

@@ -47,7 +47,7 @@ import Testing
   func deadline() async throws {
     let (rig, login, refresh, callback) = try await waiting()
     rig.clock.advance(Timeouts.maximum)
-    #expect(await callback.value.kind == .failed)
+    #expect(await callback.value.kind == .providerFault)
     #expect(await rig.reason { try await rig.waitFor(login) } == .temporarilyUnavailable)
     #expect(rig.store.grant("work")?.generation == 1 && rig.store.logins.isEmpty)
     rig.transport.release(.token)

@@ -141,7 +141,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
       #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
       #expect(try await rig.token("work").access_token == "work-a1")
     case .refused:
-      #expect(outcome.kind == .failed)
+      #expect(outcome.kind == .providerFault)
       #expect(rig.store.grant("work") == nil)
     }
   }

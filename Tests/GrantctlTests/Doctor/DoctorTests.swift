@@ -52,7 +52,7 @@ import UnixSocket
       summary: "1 ok", accounts: ["ok": 1], providers: 1, pending_logins: 0, callback: ["http://127.0.0.1:4180"],
       store: .init(path: "/s/grantd.db", state: "ok", message: nil),
       configuration: .init(path: "/c/grantd.toml", loaded_at: Recorder.now - 60),
-      caller: .init(uid: 1000, access: ["use": ["*"], "login": ["*"], "manage": ["*"], "observe": ["*"]]))
+      caller: .init(uid: 1000, access: ["use": ["*"], "id_token": ["*"], "login": ["*"], "manage": ["*"], "observe": ["*"]]))
     change(&status)
     return JSON(encoding: status)
   }
@@ -250,7 +250,7 @@ import UnixSocket
     ),
     (
       status { $0.caller = .init(uid: 1000, access: ["observe": ["*"], "use": ["work", "mail-*"]]) }, Scene(),
-      "  ok    policy: you (uid 1000) may use work mail-*, observe *; not login, manage"
+      "  ok    policy: you (uid 1000) may use work mail-*, observe *; not id_token,\n        login, manage"
     ),
     (status { $0.caller = nil }, Scene(), "  skip  policy:"),
     (status(), Scene(free: 5 << 20), "  FAIL  disk: 5 MB free at /s"),

@@ -222,7 +222,7 @@ import UnixSocket
       let recorder = Recorder()
       #expect(try await broker.run(["login", "continue", "L1", "--replace-session", "7"], recorder) == .success)
       #expect(broker.methods == ["login.list", "login.wait", "login.continue"])
-      #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 60])
+      #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 0])
       #expect(recorder.out.hasPrefix("Signed in to work as ada@example.com at google\n"))
     }
   }
@@ -249,7 +249,7 @@ import UnixSocket
       async let status = broker.run(["login", "continue", "L1"], recorder) { $0.canAsk = true }
       recorder.type(LoginTests.callback)
       #expect(try await status == .success)
-      #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 60])
+      #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 0])
       #expect(recorder.err.hasPrefix("Where you have signed in already, paste the whole address"))
     }
   }

@@ -190,6 +190,7 @@ extension TokenTraits {
     self.init(
       scopes: settings.scopes, resource: settings.resource,
       usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"))
+    hasOpenID = settings.kind == .oidc
     optionalScopes = settings.optionalScopes
     audience = settings.audience
     audienceParameter = settings.audienceParameter

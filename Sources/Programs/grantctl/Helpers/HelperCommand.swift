@@ -6,7 +6,7 @@ import CredentialHelpers
 struct HelperCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "helper", abstract: "Serve as a credential helper.",
-    usage: "grantctl helper <name> [--account <account>] [--id-token] [<argument> ...]",
+    usage: "grantctl helper <name> [--account <name>] [--id-token] [<argument> ...]",
     discussion: """
       Programs start this; docs/helpers.md and `grantctl configure` have their configuration. Which host is which \
       account stands in ~/.config/grantd/helper.toml, for all users in /etc/grantd/helper.toml.

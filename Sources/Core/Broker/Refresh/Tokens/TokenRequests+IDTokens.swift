@@ -137,11 +137,11 @@ extension TokenRequests {
         hint: "Use an account that a user signed in to: `grantctl login PROVIDER ACCOUNT`.")
     }
     guard grant.saved.idToken == nil, !provider.tokenTraits.usesIDTokens else { return }
-    guard provider.description.kind == "oidc" else {
+    guard provider.tokenTraits.hasOpenID else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) is of kind \(provider.description.kind), which has no ID tokens",
         hint:
-          "If it supports OpenID Connect, set kind = \"oidc\" and its issuer in \(name.section), then sign in again.")
+          "If it supports OpenID Connect, change `kind` and `issuer` in \(name.section), then sign in again.")
     }
     throw RPCError(
       .scopeNotGranted, "account \(account) was signed in without the scope openid, so it has no ID token",

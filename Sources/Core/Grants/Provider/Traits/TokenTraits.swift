@@ -12,6 +12,8 @@ public struct TokenTraits: Sendable, Equatable {
   public var audienceParameter: AudienceParameter?
   /// OpenID Connect: ID tokens are requested and verified.
   public var usesIDTokens: Bool
+  /// The provider's kind has OpenID Connect, whether its ID tokens are requested or not.
+  public var hasOpenID = false
   /// Token responses identify the user even without an ID token.
   public var namesPerson = false
   public var binding = TokenBinding()
