@@ -103,6 +103,7 @@ export interface BrokerStatusResult {
   set_aside?: SetAsideView[]
   clock?: ClockView
   hold?: HoldView
+  sharing?: SharingView
 }
 
 export interface BrokerUnlockResult {
@@ -356,6 +357,16 @@ export interface LoginWaitResult {
   waiting_for?: string
 }
 
+export interface MachineView {
+  node: string
+  name: string
+  version: string
+  state: string
+  seen_seconds: number
+  clock_offset_seconds?: number
+  leases: number
+}
+
 export interface NarrowedToken {
   scopes: string[]
   resource?: string
@@ -548,6 +559,13 @@ export interface SetAsideView {
   hint: string
 }
 
+export interface SharingView {
+  machines: MachineView[]
+  leases: number
+  schema: number
+  warnings: string[]
+}
+
 export interface StandingWordView {
   id?: string
   account: string
@@ -598,6 +616,7 @@ export interface StoreRestoreLookResult {
   version: string
   accounts: number
   known: number
+  older?: string[]
 }
 
 export interface StoreRestorePartResult {

@@ -266,6 +266,7 @@ class BrokerStatusResult(_BrokerStatusResult, total=False):
     set_aside: List[SetAsideView]
     clock: ClockView
     hold: HoldView
+    sharing: SharingView
 
 
 class BrokerUnlockResult(TypedDict):
@@ -607,6 +608,21 @@ class LoginWaitResult(_LoginWaitResult, total=False):
     waiting_for: str
 
 
+_MachineView = TypedDict(
+    "_MachineView", {
+        "node": "str",
+        "name": "str",
+        "version": "str",
+        "state": "str",
+        "seen_seconds": "int",
+        "leases": "int",
+    })
+
+
+class MachineView(_MachineView, total=False):
+    clock_offset_seconds: float
+
+
 _NarrowedToken = TypedDict(
     "_NarrowedToken", {
         "scopes": "List[str]",
@@ -867,6 +883,13 @@ class SetAsideView(_SetAsideView, total=False):
     account: str
 
 
+class SharingView(TypedDict):
+    machines: List[MachineView]
+    leases: int
+    schema: int
+    warnings: List[str]
+
+
 _StandingWordView = TypedDict(
     "_StandingWordView", {
         "account": "str",
@@ -926,12 +949,18 @@ class StoreRestoreApplyResult(TypedDict):
     warnings: List[str]
 
 
-class StoreRestoreLookResult(TypedDict):
-    host: str
-    made_at: int
-    version: str
-    accounts: int
-    known: int
+_StoreRestoreLookResult = TypedDict(
+    "_StoreRestoreLookResult", {
+        "host": "str",
+        "made_at": "int",
+        "version": "str",
+        "accounts": "int",
+        "known": "int",
+    })
+
+
+class StoreRestoreLookResult(_StoreRestoreLookResult, total=False):
+    older: List[str]
 
 
 class StoreRestorePartResult(TypedDict):
