@@ -2,6 +2,8 @@
 
     attacker.py KIND SOCKET UID CONNECTIONS
 
+SOCKET is the port for the kinds `http` and `slow-bodies`.
+
 It has the lowest priority, so that the figures are the broker's and not the scheduler's.
 """
 
@@ -137,13 +139,60 @@ def connects(path):
         connection.close()
 
 
+HTTP = b"POST /token HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+FORM = b"grant_type=client_credentials&client_id=alice"
+PIPELINED = (HTTP + b"Content-Length: %d\r\n\r\n" % len(FORM) + FORM) * 32
+UNFINISHED = HTTP + b"Content-Length: 4000\r\n\r\n"
+SLOW_SECONDS = 1
+
+
+def on_port(port, count, start, later, pause):
+    """Connections to the port that send `start`, and `later` each time; each that is closed is made again."""
+    held = []
+    while True:
+        while len(held) < count:
+            one = socket.socket()
+            one.settimeout(1)
+            try:
+                one.connect(("127.0.0.1", int(port)))
+                one.sendall(start)
+            except OSError:
+                one.close()
+                break
+            one.setblocking(False)
+            held.append(one)
+        for one in list(held):
+            try:
+                while one.recv(PIECE):
+                    pass
+                raise ConnectionResetError
+            except BlockingIOError:
+                pass
+            except OSError:
+                held.remove(one)
+                one.close()
+                continue
+            try:
+                one.send(later)
+            except BlockingIOError:
+                pass
+            except OSError:
+                held.remove(one)
+                one.close()
+        time.sleep(pause)
+
+
 def main():
     kind, path, uid, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     os.nice(19)
     os.setgroups([])
     os.setgid(uid)
     os.setuid(uid)
-    if kind == "halves":
+    if kind == "http":
+        on_port(path, count, PIPELINED, PIPELINED, 0)
+    elif kind == "slow-bodies":
+        on_port(path, count, UNFINISHED, b"x", SLOW_SECONDS)
+    elif kind == "halves":
         half_lines(path, count)
     elif kind == "churn":
         churn(path)

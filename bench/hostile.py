@@ -9,10 +9,13 @@ import threading
 import time
 
 from broker import Broker
-from grantd_testing import BlockingClient, BlockingDemo, Program
+from grantd_testing import BlockingClient, BlockingDemo, Program, free_ports
 
 ATTACKER = os.path.join(os.path.dirname(__file__), "attacker.py")
 KINDS = ("batch", "objects", "arrays", "texts", "calls", "unread", "denied-unread", "halves", "connects", "churn")
+# At the HTTP port, by connections of each attacker.
+HTTP_KINDS = {"http": 64, "slow-bodies": 600}
+HTTP_NEIGHBOUR = os.path.join(os.path.dirname(__file__), "http_neighbour.py")
 CONNECTIONS = 256
 NEIGHBOUR, FIRST_ATTACKER = 20_001, 30_001
 RULE = f"""
@@ -30,6 +33,8 @@ CACHED_RATE, UNCACHED_RATE, NEW_RATE = 500, 100, 100
 GROWTH_WANTED_MB, UNCACHED_P99_WANTED_MS = 200, 50
 CACHED_FACTOR, CACHED_NOISE_MS = 2, 0.5
 NEW_P99_WANTED_MS = 5
+# Requests a second at the HTTP port, and what an attack may do to them.
+HTTP_RATE, HTTP_P99_WANTED_MS = 50, 20
 SAMPLE_SECONDS, REST_SECONDS, ROOT_SECONDS = 0.02, 8, 20
 
 
@@ -68,6 +73,49 @@ class Hostile:
         worst = [max(one["p99_us"], wait if wait > 1e6 else 0) / 1000 for one, wait in zip(seen, late, strict=True)]
         # A full listen queue is an error to a program that does not try again.
         return worst, sum(one["errors"] + one["io_errors"] + one["connect_retries"] for one in seen)
+
+    def measure_http(self):
+        """The p99 in ms of tokens by HTTP, on a kept and on new connections, and errors."""
+        both = [subprocess.Popen(
+            [sys.executable, HTTP_NEIGHBOUR, str(self.port), str(NEIGHBOUR), str(HTTP_RATE), str(self.seconds), kind],
+            stdout=subprocess.PIPE) for kind in ("kept", "new")]
+        seen = [json.loads(one.communicate()[0]) for one in both]
+        return [one["p99_ms"] for one in seen], sum(one["errors"] for one in seen)
+
+    def attack_http(self, kind, count):
+        idle, memory = self.broker.process.resident(), Memory(self.broker.process)
+        attackers = [
+            Program([sys.executable, ATTACKER, kind, self.port, FIRST_ATTACKER + number, HTTP_KINDS[kind]],
+                    stdout=subprocess.DEVNULL, stderr=self.errors)
+            for number in range(count)]
+        try:
+            time.sleep(1)
+            (kept, new), errors = self.measure_http()
+        finally:
+            for one in attackers:
+                one.kill()
+        memory.ends.set()
+        memory.join()
+        time.sleep(REST_SECONDS)
+        return {"grown_mb": (memory.most - idle) / 1e6, "kept_p99_ms": kept, "new_p99_ms": new, "errors": errors}
+
+    def report_http(self, name, seen):
+        self.results[f"port: {name}"] = seen
+        wrong = [figure for figure in ("kept", "new") if seen[f"{figure}_p99_ms"] > HTTP_P99_WANTED_MS]
+        wrong += ["memory"] if seen.get("grown_mb", 0) > GROWTH_WANTED_MB else []
+        wrong += [f"{seen['errors']} errors"] if seen["errors"] else []
+        seen["pass"] = not wrong
+        self.missed += [f"port: {name}"] if wrong else []
+        print(f"{name:24}{seen.get('grown_mb', 0):>7.0f} MB{seen['kept_p99_ms']:>9.2f} ms{seen['new_p99_ms']:>9.2f} ms  "
+              f"{', '.join(wrong)}", flush=True)
+
+    def run_http(self, counts):
+        print(f"{'HTTP port':24}{'memory +':>10}{'kept p99':>12}{'new p99':>12}")
+        (kept, new), errors = self.measure_http()
+        self.report_http("none", {"kept_p99_ms": kept, "new_p99_ms": new, "errors": errors})
+        for kind in HTTP_KINDS:
+            for count in counts:
+                self.report_http(f"{kind}, {count}", self.attack_http(kind, count))
 
     def ask_as_root(self):
         """Milliseconds until root has connected and is answered."""
@@ -110,7 +158,9 @@ class Hostile:
     def run(self, kinds=KINDS, counts=(1, 8)):
         self.folder.mkdir(mode=0o755)
         provider = BlockingDemo(self.binaries, self.folder, "--access-ttl", 86400, "--refresh-ttl", 864000)
-        self.broker = Broker(self.binaries, self.folder, {"demo": provider}, "system", RULE)
+        [self.port] = free_ports(1)
+        more = f'[http]\nlisten = "127.0.0.1:{self.port}"\n'
+        self.broker = Broker(self.binaries, self.folder, {"demo": provider}, "system", more + RULE)
         self.errors = open(self.folder / "attackers.log", "ab")
         try:
             self.broker.start()
@@ -129,6 +179,7 @@ class Hostile:
             for kind in kinds:
                 for count in counts:
                     self.report(f"{kind}, {count}", self.attack(kind, count))
+            self.run_http(counts)
         finally:
             self.broker.stop()
             provider.close()
