@@ -317,6 +317,13 @@ def user_suspended(scene):
     must(done.error and done.reason != "login_required", f"a suspended user is told to sign in: {done}")
     must("suspended" in f"{done.error} {done.data}" or "blocked" in f"{done.error} {done.data}", f"the error says {done}")
     same(scene.refreshes(), [], "the refreshes")
+    account = scene.account()
+    same((account["state"], account["last_error"]["reason"]), ("degraded", "provider_error"), "the account's state")
+    must("suspended" in account["last_error"]["message"] or "blocked" in account["last_error"]["message"],
+         f"the account's error is {account['last_error']}")
+    # A request that the provider takes shows that it is not suspended any more.
+    same(scene.current().result.get("status"), 200, "the next request's status")
+    same(scene.account()["state"], "ok", "the account's state after a request that succeeds")
 
 
 @case(DropboxScene, "dropbox.too_many_requests", "DROPBOX-25")

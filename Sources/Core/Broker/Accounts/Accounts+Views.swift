@@ -20,7 +20,7 @@ extension Accounts {
     switch (grant.phase, grant.saved.standing) {
     case (.refreshing, .good), (.committing, .good): return .refreshing
     case (_, .failing), (.overdue, _): return .degraded
-    case (.idle, _): return heldUp(grant) == nil && !grant.isUnproven ? .ok : .degraded
+    case (.idle, _): return heldUp(grant) == nil && !grant.isUnproven && blocked(grant) == nil ? .ok : .degraded
     case (.refreshing, .loginRequired), (.refreshing, .misconfigured), (.committing, .loginRequired),
       (.committing, .misconfigured):
       return .actionRequired
@@ -144,6 +144,9 @@ extension Accounts {
         hint: "`grantctl token \(saved.account)` asks the provider, and tells what it answers.",
         at: saved.loggedInAt.seconds, oauth: nil)
     case .good:
+      if let failure = blocked(grant) {
+        return view(RPCError(.providerError, failure.message, hint: Self.blockedHint), failure)
+      }
       return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
     case .failing(let failure, _, let retryAt):
       return view(unavailable(grant, failure, retryAt: retryAt), failure)

@@ -120,6 +120,32 @@ extension Accounts {
 }
 
 extension Accounts {
+  /// The provider has blocked the user, as its API said; nil: as far as is known it has not.
+  func blocked(_ grant: Grant) -> Failure? {
+    guard let known = table.blocked[grant.saved.account], known.login == grant.saved.loggedInAt else { return nil }
+    return known.failure
+  }
+
+  /// Remembers that, until a request succeeds, or a login.
+  ///
+  /// - Returns: the error for the caller.
+  func noteBlocked(_ account: AccountName, _ message: String) -> RPCError {
+    let saved = self[account]?.saved
+    if let saved {
+      if table.blocked[account] == nil, table.blocked.count >= Limit.stepUps { table.blocked = [:] }
+      table.blocked[account] = (Failure(message: message, at: now), saved.loggedInAt)
+    }
+    let provider = saved.map { "provider \($0.provider): " } ?? ""
+    return RPCError(.providerError, "\(provider)\(message)", hint: Self.blockedHint)
+  }
+
+  /// The API took a request of the account.
+  func noteTaken(_ account: AccountName) { if !table.blocked.isEmpty { table.blocked[account] = nil } }
+
+  static let blockedHint = "Ask the provider why; signing in again does not help."
+}
+
+extension Accounts {
   /// The error for a token of another audience: the server names its metadata (RFC 9728 §5.1), and the account's tokens
   /// are for another resource, or for none. Nil: a refresh may help.
   ///

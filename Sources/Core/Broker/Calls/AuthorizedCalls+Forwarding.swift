@@ -232,11 +232,7 @@ extension AuthorizedCalls {
           hint: accounts[question.account].map {
             "\(accounts.loginHint($0.saved)) Ask for all scopes with --scope."
           }))
-    case .blocked(let message):
-      return .refused(
-        RPCError(
-          .providerError, "provider \(question.name): \(message)",
-          hint: "Ask the provider why; signing in again does not help."))
+    case .blocked(let message): return .refused(accounts.noteBlocked(question.account, message))
     case .tokenRefused(let message, _):
       guard !sent.renewed.token else {
         return .refused(

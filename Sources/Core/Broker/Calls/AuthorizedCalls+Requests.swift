@@ -44,17 +44,17 @@ extension AuthorizedCalls {
       if response.status == 401 { throw error }
     }
     switch verdict {
-    case .passed, .tokenRefused: return try result(response)
+    case .passed:
+      if (200..<300).contains(response.status) { accounts.noteTaken(account) }
+      return try result(response)
+    case .tokenRefused: return try result(response)
     case .loginRequired(let message):
       throw RPCError(
         .loginRequired, "provider \(name): \(message)",
         hint: accounts[account].map { grant in
           "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) \(account) --scope …`."
         })
-    case .blocked(let message):
-      throw RPCError(
-        .providerError, "provider \(name): \(message)",
-        hint: "Ask the provider why; signing in again does not help.")
+    case .blocked(let message): throw accounts.noteBlocked(account, message)
     }
   }
 

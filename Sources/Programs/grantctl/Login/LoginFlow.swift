@@ -143,7 +143,8 @@ struct LoginFlow: Sendable {
   /// Which of the places was used; nothing where nobody said.
   private func way(_ result: LoginWait.Result, _ login: Waiting) -> String {
     guard let used = result.destination_used else { return "" }
-    guard result.fell_back == true else { return ", \(used.words)" }
+    // An app is named only if `--app` was given.
+    guard result.fell_back == true, places.namesAbsentApps || login.offered?.kind != "native" else { return ", \(used.words)" }
     return ", \(used.words), not \(login.offered?.words ?? "the first way that was offered")"
   }
 

@@ -91,8 +91,14 @@ extension Logins {
     }
     if let next { return .passedOn(next) }
     let waiting = unnamed.filter(\.isPending)
-    // It would be a guess, and it could be a stranger who makes it.
-    if waiting.count > 1 {
+    let print = fingerprint(address)
+    if address.query.contains(where: { $0.name == "code" }),
+      let used = unnamed.first(where: { !$0.isPending && $0.answer == print })
+    {
+      // The code of an earlier login, which no other login can use.
+      return await receive(address, of: used.saved, from: browser)
+    } else if waiting.count > 1 {
+      // It would be a guess, and it could be a stranger who makes it.
       objection = .unusable("it does not say which login it is of, and more than one waits for such an answer")
     } else if let login = waiting.first
       ?? unnamed.first(where: { $0.endedAt == nil || $0.answer == fingerprint(address) })
