@@ -313,7 +313,12 @@ def health(stage):
     """The broker and its providers; a check; a provider that is away."""
     world = stage.world(accounts=["work"])
     page = world.open("/health")
-    assert "Nothing needs your attention" in page.text() and "Demo & Co" in page.text()
+    text = page.text()
+    for words in ("Nothing needs your attention", "Demo & Co", "Last backup", "none in the audit trail"):
+        assert words in text, (words, text)
+    world.broker.ctl("refresh", "work")
+    page.open(world.origin + "/health")
+    assert " ms" in page.evaluate("document.querySelector('main table').innerText"), page.text()
     world.demo.close()
     world.broker.ctl("refresh", "work")
     press(page, "Check")

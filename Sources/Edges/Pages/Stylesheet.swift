@@ -1,7 +1,7 @@
 /// The one stylesheet of all pages.
 public enum Stylesheet {
   /// SHA-256 of `text` for `style-src`. A test compares them and prints the right one.
-  public static let hash = "sha256-XjJEeXugEIMybX1TTY1voK2c1E96q1gpelMFefQ+DU8="
+  public static let hash = "sha256-zcWNx08u2qeYuZOaJaWaTP2ccba9wFOhvCfLxd+caXM="
 
   static let element: HTML = "<style>\(sheet)</style>"
 
@@ -118,7 +118,7 @@ public enum Stylesheet {
     th,td{text-align:left;padding:.6rem .9rem;border-bottom:1px solid var(--line);vertical-align:top}
     tr:last-child>*{border-bottom:0}thead th{color:var(--soft);font-weight:600;font-size:.85rem}
     tbody th{font-weight:600}td p,th p{font-weight:400;margin:.15rem 0;font-size:.85rem;color:var(--soft)}
-    td.long,th.long{min-width:11rem;overflow-wrap:anywhere}.nowrap{white-space:nowrap}
+    td.long,th.long{min-width:11rem;overflow-wrap:anywhere}.nowrap{white-space:nowrap}tbody th.long{min-width:6rem}.scroll td p{min-width:8rem}
     .plot{display:block;width:100%;height:7rem;margin-top:.5rem}.plot .ok{fill:var(--accent)}.plot .no{fill:var(--bad)}
     .plot .axis{stroke:var(--line);vector-effect:non-scaling-stroke}
     .key{display:flex;gap:1rem;font-size:.85rem;color:var(--soft);margin:.5rem 0 0}
@@ -129,6 +129,7 @@ public enum Stylesheet {
     @media (max-width:40rem){.top .wide{flex-wrap:wrap;gap:0 1rem;padding-top:.5rem}.brand{flex:1}
     .top nav{order:3;flex:1 0 100%;margin:0 -.5rem}main.wide{padding-top:1.25rem}.wide{padding-left:1rem;padding-right:1rem}
     dl div{flex-wrap:wrap;gap:0 1rem}h1{font-size:1.4rem}
+    .top nav{gap:0}.top nav a{padding:.45rem .4rem;font-size:.85rem}
     .records thead{display:none}.records tr{display:flex;flex-wrap:wrap;gap:.1rem .75rem;padding:.75rem .9rem;
     border-bottom:1px solid var(--line)}.records td{padding:0;border:0;min-width:0}.records td:nth-child(2){font-weight:600;flex:1}
     .records td:nth-child(3),.records td:nth-child(4){flex:1 0 100%}}

@@ -21,7 +21,8 @@ extension Ask {
     case .success(let status):
       let troubles = Troubles(status, now: now).html
       let providers = (try? await call(ProviderList.self, NoParams()).get().providers) ?? []
-      let rows = providers.prefix(Self.mostProviders).map { row($0, status) }
+      let times = RefreshTimes((try? await call(BrokerMetrics.self, NoParams()).get().text) ?? "")
+      let rows = providers.prefix(Self.mostProviders).map { row($0, status, times) }
       let table: HTML =
         rows.isEmpty
         ? Parts.empty(
@@ -30,25 +31,36 @@ extension Ask {
         : """
         <div class="scroll" tabindex="0" role="region" aria-label="Providers"><table><caption class="hidden">Providers</caption>
         <thead><tr><th scope="col">Provider</th><th scope="col">State</th><th scope="col">Accounts</th>\
-        <th scope="col">Check</th></tr></thead><tbody>\(Array(rows))</tbody></table></div>
+        <th scope="col">Refresh</th><th scope="col">Check</th></tr></thead><tbody>\(Array(rows))</tbody></table></div>
 
         """
+      let count = AccountState.allCases.filter(\.isProblem).reduce(0) { $0 + (status.accounts[$1.rawValue] ?? 0) }
       let good: HTML =
-        troubles.isEmpty ? "<div class=\"message good\"><p>Nothing needs your attention.</p></div>\n" : ""
+        count > 0
+        ? Parts.message(
+          "warn", "\(Words.count(count, "account")) with a problem", nil,
+          "<p class=\"step\"><a href=\"/?problems=1\">Show \(count == 1 ? "it" : "them")</a></p>")
+        : troubles.isEmpty ? "<div class=\"message good\"><p>Nothing needs your attention.</p></div>\n" : ""
       return page(
         View(
           title: "Health", section: .health,
           lead:
             "<p class=\"lead\">grantd \(status.version), running for \(Words.duration(now - status.started_at))</p>",
           main: """
-            \(good)\(troubles)<h2>Broker</h2>\(facts(status))<h2>Providers</h2>\(table)\
+            \(good)\(troubles)<h2>Broker</h2>\(await facts(status))<h2>Providers</h2>\(table)\
             <p class="soft">More checks, of the machine and the service: <code>grantctl doctor</code></p>
 
             """))
     }
   }
 
-  private func facts(_ status: BrokerStatus.Result) -> HTML {
+  /// When a method last succeeded, by the audit trail.
+  private func latest(_ method: String, _ records: [AuditList.Line]) -> String {
+    records.first { $0.method == method && $0.result == "ok" }.map { Words.ago($0.last, now) }
+      ?? "none in the audit trail"
+  }
+
+  private func facts(_ status: BrokerStatus.Result) async -> HTML {
     var facts: [(name: HTML, value: String)] = [
       ("Store", "\(status.store.path), \(status.store.state)"),
       ("Sign-ins", status.callback.isEmpty ? "the callback endpoint is off" : status.callback.joined(separator: ", ")),
@@ -57,6 +69,13 @@ extension Ask {
         "\(status.configuration.path ?? "built-in defaults"), read \(Words.ago(status.configuration.loaded_at, now))"
       ), ("Accounts", status.summary),
     ]
+    // A call that is refused would be in the audit trail.
+    if status.caller?.access[Access.manage.rawValue]?.contains("*") == true,
+      case .success(let trail) = await call(AuditList.self, .init(action: .admin, limit: AuditList.mostRecords))
+    {
+      facts.append(("Last backup", latest(StoreBackup.name, trail.records)))
+      facts.append(("New key", latest(StoreRotateKey.name, trail.records)))
+    }
     if let skew = status.provider_conditions?.compactMap(\.skew_seconds).max(by: { abs($0) < abs($1) }) {
       let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
       facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(Words.duration(seconds)) from a provider's"))
@@ -72,7 +91,7 @@ extension Ask {
     return "<div class=\"panel\"><dl>\(rows)</dl></div>\n"
   }
 
-  private func row(_ provider: ProviderView, _ status: BrokerStatus.Result) -> HTML {
+  private func row(_ provider: ProviderView, _ status: BrokerStatus.Result, _ times: RefreshTimes) -> HTML {
     let condition = status.provider_conditions?.first { $0.provider == provider.provider }
     let (tone, word): (HTML, HTML) =
       switch provider.state {
@@ -89,7 +108,7 @@ extension Ask {
       provider.refreshes_per_second.map { "<p>takes \(Int($0 * 60)) refreshes a minute</p>" } ?? ""
     return """
       <tr><th scope="row" class="long"><bdi>\(provider.display_name)</bdi><p><bdi>\(provider.provider)</bdi></p></th>\
-      <td class="long">\(Parts.badge(tone, word))\(since)\(error)\(rate)</td><td>\(provider.accounts)</td>\
+      <td class="long">\(Parts.badge(tone, word))\(since)\(error)\(rate)</td><td>\(provider.accounts)</td><td class="nowrap">\(times.words(of: provider.provider))</td>\
       <td>\(form("/health", [("provider", provider.provider)], "<button aria-label=\"Check \(provider.provider)\">Check</button>"))</td></tr>
 
       """

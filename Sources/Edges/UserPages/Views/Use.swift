@@ -152,7 +152,8 @@ extension Ask {
         import subprocess
 
         command = ["grantctl", "token", "\(account)"]
-        token = subprocess.check_output(command, text=True).strip()
+        output = subprocess.check_output(command, text=True)
+        token = output.strip()
         """
       ),
       (
