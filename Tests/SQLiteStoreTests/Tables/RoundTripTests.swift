@@ -68,6 +68,25 @@ struct RoundTripTests {
     await store.close()
   }
 
+  @Test("a token for an audience, and the audience of a grant, are read again, and are removed alone")
+  func audiences() async throws {
+    let store = try folder.open()
+    var grant = Sample.grant("full")
+    grant.audience = "https://api.example.com"
+    var token = Sample.token("full", generation: 8)
+    token.key = SavedToken.Key(audience: TokenAudience("https://b.example.com", .exchange))
+    try await store.commit(Sample.everything + [.putGrant(grant), .putToken(token)])
+    await store.close()
+    let again = try folder.open()
+    var state = try await again.load()
+    #expect(state.grants.first { $0.account.rawValue == "full" } == grant)
+    #expect(state.tokens.contains(token) && state.tokens.count == 4)
+    try await again.commit([.removeToken(Sample.account("full"), token.key)])
+    state = try await again.load()
+    #expect(!state.tokens.contains(token) && state.tokens.count == 3)
+    await again.close()
+  }
+
   @Test("a NUL in a plain text is shown, and its row still opens")
   func textsWithNUL() async throws {
     let store = try folder.open()
