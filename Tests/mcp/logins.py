@@ -1,6 +1,7 @@
 """`grantctl login URL`: the documents, the client, the request, and the account that it makes."""
 
 import json
+import tomllib
 
 from scene import must, same
 
@@ -125,6 +126,10 @@ def configured_provider(scene):
     works(broker, "notes")
     broker.must("reload")
     works(broker, "notes")
+    shown = broker.must("provider", "show", "notes-server", "--toml")
+    must("other keys of [provider.company]" in shown, f"the section: {shown}")
+    section = tomllib.loads(shown)["provider"]["notes-server"]
+    same(section, {"scopes": ["notes.read"], "resource": resource.resource, "api_base": resource.url}, "the section")
 
 
 @case

@@ -38,7 +38,7 @@ struct MCPRuleTests {
       .use, RequestSend.name, "work", Caller(uid: uid, gid: 7, groups: [], pid: 1), request: request)
   }
 
-  @Test("Patterns: methods, and names of what a method names")
+  @Test("Patterns: methods, with the name of a tool, prompt or resource")
   func patterns() {
     for text in ["tools/list", "tools/call:search_*", "resources/read:file:///a/*", "*", "prompts/get:x"] {
       #expect(MCPPattern(text)?.description == text)
@@ -69,7 +69,7 @@ struct MCPRuleTests {
     #expect(Self.decision(open, Self.request(.session, method: "DELETE")) == nil)
   }
 
-  @Test("A user approves what a rule lists; also for the owner, and also if the body is not clear")
+  @Test("A user approves the calls that a rule lists, even for the owner, and if the body is not clear")
   func confirmed() {
     let rules = [Self.rule(["tools/call:delete_*"], who: .init(), confirm: .seconds(60))]
     func asks(_ content: MCPContent?, uid: UInt32) -> Bool? {

@@ -60,9 +60,9 @@ extension Authorizer {
   ) -> PolicyExplain.Result {
     let privilege =
       policy.instance == .system ? "root may do everything" : "it is the owner of this instance"
-    let basis =
-      method.access == .open
-      ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it\(limits(of: $0, method))" } ?? privilege
+    let allowed =
+      method.access == .open ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it" } ?? privilege
+    let basis = allowed + (rule.map { limits(of: $0, method) } ?? "")
     let release = method as? any TokenRelease.Type
     if let release, let scopes, !release.takesPart {
       let part = scopes.sorted().joined(separator: " ").prefix(512)

@@ -4,7 +4,7 @@ import BrokerAPI
 public struct MCPCall: Sendable, Hashable, CustomStringConvertible {
   /// Nil: the client's answer to a request of the server.
   public var method: String?
-  /// Of the tool or prompt, or the URI of the resource.
+  /// The name of the tool or prompt, or the URI of the resource.
   public var name: String?
 
   /// Messages without which there is no session. Each rule for MCP allows them, and answers.
@@ -63,7 +63,7 @@ public enum MCPContent: Sendable, Hashable {
   static let longest = 1 << 20
   /// Messages of a batch.
   static let longestBatch = 64
-  private static let longestName = 256
+  private static let longestName = 1024
   private static let members: Set = ["jsonrpc", "id", "method", "params", "result", "error"]
 
   /// - Parameters:
@@ -150,7 +150,7 @@ public enum MCPContent: Sendable, Hashable {
     !text.isEmpty && text.utf8.count <= longestName && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
   }
 
-  /// As parsers compare that ignore the case (Unicode simple folding: U+017F is s, U+212A is k), and without what others drop.
+  /// As parsers compare that ignore the case (Unicode simple folding: U+017F is s, U+212A is k), and without characters that others drop.
   private static func folded(_ name: String) -> String {
     String(
       String.UnicodeScalarView(

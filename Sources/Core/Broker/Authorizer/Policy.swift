@@ -138,7 +138,7 @@ public struct Policy: Sendable, Equatable {
       case .whole: break
       case .session: return .allowed(rule: rule.name, scopes: nil, confirm: nil)
       case .part:
-        // Whoever needs no rule is held by it all the same; others are not allowed by it.
+        // It holds for a caller that needs no rule too; it does not allow the others.
         if needsNone, rule.confirm != nil { asking = asking ?? rule }
         continue
       }

@@ -14,7 +14,7 @@ public struct ForwardRequest: Sendable {
   public var host: String?
   /// What is passed on of the client's headers.
   public var headers: [HTTPRequest.Header]
-  /// What is known of the body, on which a rule may depend.
+  /// The content of the body as far as it was read: a rule may depend on it.
   public var body = Body.unread
 
   public enum Body: Sendable, Equatable {

@@ -71,19 +71,21 @@ extension Registrations {
 
   /// The same provider as a section of the configuration: its keys, and the keys that name files. Nil: it is not one of
   /// the store.
-  func section(of name: ProviderName) -> (keys: [String: JSON], files: [String])? {
+  func section(of name: ProviderName) -> (keys: [String: JSON], files: [String], base: ProviderName?)? {
     guard !configured.contains(name), let registration = saved[name] else { return nil }
     // The client of a configured provider is in its own section, with keys that are not known here.
     let base = registration.options.base.flatMap(ProviderName.init(rawValue:))
-    guard base.map(configured.contains) != true else { return nil }
-    var keys: [String: JSON] = [
-      "kind": .string(registration.discovery.isOpenID ? "oidc" : "oauth2"),
-      "issuer": .string(registration.issuer.rawValue), "client_id": .string(registration.clientID),
-      "scopes": .array(registration.scopes.map { .string($0) }),
-    ]
+    let source = base.flatMap { configured.contains($0) ? $0 : nil }
+    var keys: [String: JSON] = ["scopes": .array(registration.scopes.map { .string($0) })]
+    if source == nil {
+      keys["kind"] = .string(registration.discovery.isOpenID ? "oidc" : "oauth2")
+      keys["issuer"] = .string(registration.issuer.rawValue)
+      keys["client_id"] = .string(registration.clientID)
+    }
     keys["redirect_uri"] = registration.redirectURI.map { .string($0) }
     keys["resource"] = registration.options.resource.map { .string($0) }
     keys["api_base"] = registration.options.apiBase.map { .string($0.absoluteString) }
+    guard source == nil else { return (keys, [], source) }
     var files: [String] = []
     // The client may be that of another provider.
     let client = base.flatMap { saved[$0] } ?? registration
@@ -92,6 +94,6 @@ extension Registrations {
       files.append("client_secret_file")
     }
     if registration.options.authorities != nil { files.append("tls_ca_file") }
-    return (keys, files)
+    return (keys, files, nil)
   }
 }

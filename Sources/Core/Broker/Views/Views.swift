@@ -233,6 +233,7 @@ extension ProviderGet: Served {
       let section = await broker.registrations.section(of: name)
     {
       (result.section, result.section_files) = (section.keys, section.files)
+      result.section_base = section.base?.rawValue
     }
     if let name = ProviderName(rawValue: call.params.provider), let connection = await broker.providers[name] {
       result.forward_path = await broker.resources.forwardPath(of: connection.provider)

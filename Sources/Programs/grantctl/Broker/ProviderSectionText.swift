@@ -20,7 +20,10 @@ struct ProviderSectionText {
       keys[key] = .string("\(folder)/\(result.provider.provider).\(key == "tls_ca_file" ? "pem" : "secret")")
     }
     let notes = files.map { "# \($0): write the file yourself, with mode 0600; its content is not printed." }
-    lines = notes + Self.lines(result.provider.provider, keys)
+    let base = result.section_base.map {
+      ["# Add the other keys of [provider.\(Self.key($0))], such as its issuer, client_id and client_secret_file."]
+    }
+    lines = notes + (base ?? []) + Self.lines(result.provider.provider, keys)
   }
 
   static func lines(_ name: String, _ keys: [String: JSON]) -> [String] {

@@ -94,11 +94,12 @@ public enum ProviderGet: RPCMethod {
     public var forward_path: String?
     public var section: [String: JSON]?
     public var section_files: [String]?
+    public var section_base: String?
 
     public init(
       provider: ProviderView, redirect_uri: String, endpoints: [String: String], supports: [String: Bool],
       metadata_fetched_at: Int64?, forward_path: String? = nil, section: [String: JSON]? = nil,
-      section_files: [String]? = nil
+      section_files: [String]? = nil, section_base: String? = nil
     ) {
       self.provider = provider
       self.redirect_uri = redirect_uri
@@ -108,6 +109,7 @@ public enum ProviderGet: RPCMethod {
       self.forward_path = forward_path
       self.section = section
       self.section_files = section_files
+      self.section_base = section_base
     }
   }
 
@@ -121,6 +123,7 @@ public enum ProviderGet: RPCMethod {
     "metadata_fetched_at": "When its metadata were last fetched, in Unix seconds; absent: not yet.",
     "forward_path":
       "The path of the provider's resource below `/forward/ACCOUNT`; absent: it has no resource at its API base.",
+    "section_base": "The configured provider with the other keys of that section: its client is used.",
     "section":
       "Only for a provider of `provider.register`: the keys of the same provider as a `[provider.NAME]` section.",
     "section_files": "Further keys of that section, each for a file with content that is in the store.",
