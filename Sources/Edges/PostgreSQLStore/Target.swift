@@ -29,7 +29,8 @@ struct Target: Sendable {
     let host = options["host"] ?? options["hostaddr"] ?? ""
     location = "postgresql://\(host.hasPrefix("/") ? "" : host)/\(options["dbname"] ?? "")"
     // Without a host libpq uses a socket.
-    let isLocal = options["hostaddr"] == nil && host.split(separator: ",").allSatisfy { $0.hasPrefix("/") || $0.hasPrefix("@") }
+    let isLocal =
+      options["hostaddr"] == nil && host.split(separator: ",").allSatisfy { $0.hasPrefix("/") || $0.hasPrefix("@") }
     var overrides = [
       "client_encoding": "UTF8", "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "5",
       "keepalives_count": "3", "tcp_user_timeout": "15000", "connect_timeout": "\(Self.connectSeconds)",

@@ -56,10 +56,10 @@ import Testing
       #expect(await eventually { rig.transport.held(.discovery) == 1 })
       try await rig.reload(configuration(.second, isDiscovered: true))
       rig.transport.release(.discovery)
-      #expect(await callback.value == .providerFault)
+      #expect(await callback.value == .failed)
     } else {
       try await rig.reload(configuration(.second))
-      #expect(await callBack(login, rig) == .providerFault)
+      #expect(await callBack(login, rig) == .failed)
     }
     #expect(rig.transport.count(.token) == 0 && rig.astray.isEmpty && rig.store.logins.isEmpty)
     #expect(await rig.reason { try await rig.waitFor(started) } == .loginExpired)
@@ -79,7 +79,7 @@ import Testing
     #expect(await eventually { rig.store.hanging == 1 })
     try await rig.reload(configuration(.second))
     rig.store.set(.works)
-    #expect(await callback.value == .providerFault)
+    #expect(await callback.value == .failed)
     #expect(rig.transport.count(.token) == 0 && rig.astray.isEmpty && rig.store.logins.isEmpty)
   }
 

@@ -193,7 +193,7 @@ import Testing
       recorder.type("y")
       #expect(try await status == .success)
       #expect(files.received.withLock { $0 } == Self.bytes)
-      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": false])
+      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": false, "older": false])
       #expect(
         recorder.err.contains(
           "A backup of “old.example”, made 2025-12-31 22:00:00 (2 h ago): 13 accounts, 1 of\nwhich is here already.\n"))
@@ -270,7 +270,7 @@ import Testing
       #expect(try await broker.run(arguments, recorder) { Self.withFiles(&$0, files) } == .usage)
       #expect(broker.methods.isEmpty && recorder.err.contains("--moved"))
       #expect(try await broker.run(arguments + ["--moved"], recorder) { Self.withFiles(&$0, files) } == .success)
-      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": true])
+      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": true, "older": false])
       let other = try await broker.run(
         ["restore", "other", "--moved", "--key-file", "key"], recorder
       ) { Self.withFiles(&$0, files) }

@@ -52,7 +52,8 @@ import UnixSocket
       summary: "1 ok", accounts: ["ok": 1], providers: 1, pending_logins: 0, callback: ["http://127.0.0.1:4180"],
       store: .init(path: "/s/grantd.db", state: "ok", message: nil),
       configuration: .init(path: "/c/grantd.toml", loaded_at: Recorder.now - 60),
-      caller: .init(uid: 1000, access: ["use": ["*"], "id_token": ["*"], "login": ["*"], "manage": ["*"], "observe": ["*"]]))
+      caller: .init(
+        uid: 1000, access: ["use": ["*"], "id_token": ["*"], "login": ["*"], "manage": ["*"], "observe": ["*"]]))
     change(&status)
     return JSON(encoding: status)
   }

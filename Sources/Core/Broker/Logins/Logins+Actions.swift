@@ -40,7 +40,7 @@ extension Logins {
     guard login.isPending else {
       throw RPCError(.loginInProgress, "the login goes on already", hint: "Wait for it with `login.wait`.")
     }
-    guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "the login was not completed in time") }
+    guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, Self.late) }
     let input = try input(params, login.saved)
     let name = login.saved.provider
     guard providers[name] != nil else { throw providers.error(gone(name), at: name) }

@@ -124,7 +124,7 @@ extension Logins {
 
   /// No callback came in time; a login whose code is being traded is not ended by that.
   func expire(_ id: LoginID) async {
-    await failIfPending(id, RPCError(.loginExpired, "the login was not completed in time\(pollFailure(of: id))"))
+    await failIfPending(id, RPCError(.loginExpired, "\(Self.late)\(pollFailure(of: id))"))
   }
 
   /// Ends a login that waits. While it is exchanged, only the exchange knows how it ends.

@@ -23,7 +23,8 @@ extension Logins {
     case .passedOn(let url): return .redirect(url: url.absoluteString)
     case .failed(let error) where error.reason == .loginDenied || error.reason == .loginCancelled:
       return .denied(message: error.message)
-    case .failed(let error) where error.reason == .loginExpired: return .expired(again: error.hint ?? "")
+    case .failed(let error) where error.reason == .loginExpired && error.message.hasPrefix(Self.late):
+      return .expired(again: error.hint ?? "")
     case .failed(let error)
     where error.reason == .providerError || error.reason == .temporarilyUnavailable
       || error.reason == .providerMisconfigured:
@@ -135,13 +136,16 @@ extension Logins {
     if let spent = spent(login.id) { return spent }
     guard login.expiresAt > now else {
       return .failed(
-        await fail(login.id, RPCError(.loginExpired, "the login was not completed in time", hint: again(login))))
+        await fail(login.id, RPCError(.loginExpired, Self.late, hint: again(login))))
     }
     // What came back has been taken, and a browser may show the page again. But where nothing in it names the login, it
     // may have been a stranger's.
     if let action = login.action, !isUnfinishedRegistration(login) { return .actionRequired(login.id, action) }
     return await take(address, login)
   }
+
+  /// The message of a login whose time has passed.
+  static let late = "the login was not completed in time"
 
   private func again(_ login: SavedLogin) -> String {
     "Run `grantctl login \(login.provider) \(login.account)` again."
