@@ -61,7 +61,7 @@ extension Authorizer {
     let privilege =
       policy.instance == .system ? "root may do everything" : "it is the owner of this instance"
     let allowed =
-      method.access == .open ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it" } ?? privilege
+      method.access == .open ? "any caller may call \(method.name)" : rule.map { "rule \($0) allows it" } ?? privilege
     let basis = allowed + (rule.map { limits(of: $0, method) } ?? "")
     let release = method as? any TokenRelease.Type
     if let release, let scopes, !release.takesPart {

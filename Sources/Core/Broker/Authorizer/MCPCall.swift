@@ -150,7 +150,8 @@ public enum MCPContent: Sendable, Hashable {
     !text.isEmpty && text.utf8.count <= longestName && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
   }
 
-  /// As parsers compare that ignore the case (Unicode simple folding: U+017F is s, U+212A is k), and without characters that others drop.
+  /// As parsers compare that ignore the case (Unicode simple folding: U+017F is s, U+212A is k), without characters that
+  /// others drop.
   private static func folded(_ name: String) -> String {
     String(
       String.UnicodeScalarView(
