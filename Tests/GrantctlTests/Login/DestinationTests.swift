@@ -67,7 +67,7 @@ import Testing
       launched: [["/usr/bin/xdg-open", "dbapi-2://1/connect"]], opened: ["kind": "native", "app": "main"],
       words: ", in the app main", note: "The app main opens to sign in at google."),
     Case(
-      name: "apps that are not here are passed over in silence where nobody asked for one",
+      name: "apps that are not here are passed over in silence without --app",
       places: ["native main dbapi-2://1/connect", "native emm dbapi-8-emm://1/connect", "browser", "manual"],
       launched: [["/usr/bin/xdg-open", web]], opened: ["kind": "browser"],
       words: ", in the browser", unsaid: "Not on this machine"),

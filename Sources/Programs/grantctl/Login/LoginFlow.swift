@@ -140,11 +140,12 @@ struct LoginFlow: Sendable {
     terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
   }
 
-  /// Which of the places was used; nothing where nobody said.
+  /// The place that was used; empty if none was reported.
   private func way(_ result: LoginWait.Result, _ login: Waiting) -> String {
     guard let used = result.destination_used else { return "" }
     // An app is named only if `--app` was given.
-    guard result.fell_back == true, places.namesAbsentApps || login.offered?.kind != "native" else { return ", \(used.words)" }
+    let isNamed = places.namesAbsentApps || login.offered?.kind != "native"
+    guard result.fell_back == true, isNamed else { return ", \(used.words)" }
     return ", \(used.words), not \(login.offered?.words ?? "the first way that was offered")"
   }
 

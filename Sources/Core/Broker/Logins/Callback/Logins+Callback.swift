@@ -99,7 +99,7 @@ extension Logins {
       // The code of an earlier login, which no other login can use.
       return await receive(address, of: used.saved, from: browser)
     } else if waiting.count > 1 {
-      // It would be a guess, and it could be a stranger who makes it.
+      // The login would be a guess, and the address may be untrusted.
       objection = .unusable("it does not say which login it is of, and more than one waits for such an answer")
     } else if let login = waiting.first
       ?? unnamed.first(where: { $0.endedAt == nil || $0.answer == fingerprint(address) })
