@@ -31,7 +31,8 @@ FRAGMENT = {
     "error_description": "error=access_denied&error_description={}&state=S",
     "error_uri": "error=access_denied&error_uri={}&state=S", "a name": "{}=x&state=S", "all of it": "{}",
 }
-HEADINGS = ("Signed in", "Sign-in declined", "Answer not accepted", "Sign-in failed", "Nothing here", "Request not understood")
+HEADINGS = ("Signed in", "Sign-in declined", "Sign-in expired", "Answer not accepted", "Sign-in failed",
+            "Problem at the provider", "Nothing here", "Request not understood")
 
 
 class Attacks(Rooms):
