@@ -198,3 +198,15 @@ def reports(scene):
     provider.at_refresh = "none"
     scene.broker.call("token.report_rejected", account="work", generation=second["generation"], kind="id_token")
     has(fails(scene, "unsupported_by_provider"), "no ID token at the refresh")
+
+
+@case("socket.expired_often")
+def expired_often(scene):
+    """Renewing an expired ID token is free, however long the access token lives; a wish for more time is charged."""
+    provider = scene.provider()
+    provider.id_ttl = 2
+    scene.start("work")
+    for _ in range(6):
+        token(scene)
+        time.sleep(1.5)
+    must(len(provider.refreshes()) > 3, f"{len(provider.refreshes())} refreshes")

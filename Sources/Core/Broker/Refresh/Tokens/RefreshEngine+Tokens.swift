@@ -65,7 +65,7 @@ extension RefreshEngine {
           hasSlept = true
         }
         let isReplacement =
-          !isUnderWay(account) && isGood(grant, key)
+          asker?.isForExpired != true && !isUnderWay(account) && isGood(grant, key)
           && (unwanted != nil || isUsable(grant, key, without: minimumTTL, of: asker))
         if let asker {
           if isReplacement {

@@ -15,6 +15,8 @@ struct Asker: Sendable {
   var beyond: Int64?
   /// Whether its replacements of valid tokens are charged to its budget.
   var isPaced = true
+  /// Whether the refresh is for an ID token that has expired: it replaces nothing that the caller could use.
+  var isForExpired = false
 
   init(_ caller: Caller) {
     holder = caller.holder

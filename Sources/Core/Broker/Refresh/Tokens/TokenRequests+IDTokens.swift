@@ -44,6 +44,7 @@ extension TokenRequests {
       case .lacking(let lack): throw lacking(lack, grant, minimumTTL)
       case .refresh:
         asker?.beyond = grant.mainGeneration
+        asker?.isForExpired = !hasUsable(grant)
         do throws(RPCError) {
           _ = try await engine.token(
             of: account, SavedToken.Key(), minimumTTL: nil, for: asker, beyond: grant.mainGeneration, until: deadline)
@@ -65,6 +66,12 @@ extension TokenRequests {
       minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, for: asker?.reporter)
     guard case .token = answer, grant.saved.isRenewable, isReported(grant, asker) else { return answer }
     return .refresh
+  }
+
+  /// Whether the ID token would do for a caller without a wish.
+  private func hasUsable(_ grant: Grant) -> Bool {
+    guard let token = grant.saved.idToken.flatMap({ try? IDToken.parse($0) }) else { return false }
+    return token.expiresAt - now >= accounts.refreshPolicy.floor(nil, lifetime: token.expiresAt - token.issuedAt)
   }
 
   private func isReported(_ grant: Grant, _ asker: Asker?) -> Bool {
