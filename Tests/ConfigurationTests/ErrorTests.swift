@@ -103,7 +103,7 @@ import Testing
     ),
     (
       "[provider.\"a b\"]",
-      "grantd.toml:1: \"a b\" is no name for a provider: use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -"
+      "grantd.toml:1: \"a b\" is not a name for a provider: use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -"
     ),
     (
       "[provider]\nkind = \"oidc\"",
@@ -320,7 +320,7 @@ import Testing
     #expect(fixture.complaint(fixture.sources()) == "grantd.toml: is larger than 1024 KiB")
     try fixture.write("grantd.toml", "", mode: 0o666)
     #expect(
-      fixture.complaint(fixture.sources()) == "grantd.toml: can be written by everybody: run chmod o-w on it")
+      fixture.complaint(fixture.sources()) == "grantd.toml: can be written by all users: run chmod o-w on it")
     try fixture.write("folder.toml/x", "")
     #expect(fixture.complaint(fixture.sources("folder.toml")) == "folder.toml: is not a regular file")
   }

@@ -323,7 +323,7 @@ import Testing
       (Fixture.provider + "scopes = [\"offline_access\"]\nprompt = \"login consent\"", nil),
       (
         "[provider.work]\nclient_id = \"x\"\nissuer = \"http://a.example\"\nallow_insecure_http = true",
-        "grantd.toml:4: [provider.work] sends secrets over plain http: everybody on the way can read them"
+        "grantd.toml:4: [provider.work] sends secrets over plain http: any host on the path can read them"
       ),
       ("[provider.work]\nclient_id = \"x\"\nissuer = \"http://127.0.0.1:80\"\nallow_insecure_http = true", nil),
       (

@@ -89,7 +89,7 @@ struct KeyFileTests {
     #expect(refusal() != nil)
     unlink(file.path)
     mkdir(file.path, 0o700)
-    #expect(refusal() == "it is no regular file")
+    #expect(refusal() == "it is not a regular file")
     rmdir(file.path)
     try folder.write(Data(0..<31), to: file.path)
     #expect(refusal()?.contains("32") == true)

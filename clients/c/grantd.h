@@ -34,7 +34,7 @@ enum grantd_reason {
   GRANTD_UNKNOWN_LOGIN = 12,
   /* The policy does not allow this caller to do that. */
   GRANTD_NOT_PERMITTED = 13,
-  /* The grant has ended; only a person signing in can help. */
+  /* The grant has ended; the user must sign in again. */
   GRANTD_LOGIN_REQUIRED = 14,
   /* The person or the provider refused the login. */
   GRANTD_LOGIN_DENIED = 15,
@@ -52,7 +52,7 @@ enum grantd_reason {
   GRANTD_TIMED_OUT = 21,
   /* The provider refuses this client or its settings; an admin must change them. */
   GRANTD_PROVIDER_MISCONFIGURED = 22,
-  /* The provider answered something that is no valid answer. */
+  /* The provider's answer is not valid. */
   GRANTD_PROVIDER_ERROR = 23,
   /* The account was not granted a scope or resource that was asked for. */
   GRANTD_SCOPE_NOT_GRANTED = 24,
@@ -64,11 +64,11 @@ enum grantd_reason {
   GRANTD_RATE_LIMITED = 27,
   /* A limit on connections, requests or logins is reached. */
   GRANTD_OVERLOADED = 28,
-  /* The state cannot be written to disk; nothing was lost, nothing new is handed out. */
+  /* The state cannot be written to disk; nothing was lost, and no new token is returned. */
   GRANTD_STORE_FAILURE = 29,
   /* The broker is stopping. */
   GRANTD_SHUTTING_DOWN = 30,
-  /* The new configuration has an error; the old one stays in force. */
+  /* The new configuration has an error; the old one stays active. */
   GRANTD_INVALID_CONFIGURATION = 31,
   /* The backup cannot be opened: another secret, damaged, cut off, or of a later version. */
   GRANTD_INVALID_BACKUP = 32,

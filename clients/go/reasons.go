@@ -15,7 +15,7 @@ const (
 	ReasonUnknownLogin Reason = "unknown_login"
 	// The policy does not allow this caller to do that.
 	ReasonNotPermitted Reason = "not_permitted"
-	// The grant has ended; only a person signing in can help.
+	// The grant has ended; the user must sign in again.
 	ReasonLoginRequired Reason = "login_required"
 	// The person or the provider refused the login.
 	ReasonLoginDenied Reason = "login_denied"
@@ -33,7 +33,7 @@ const (
 	ReasonTimedOut Reason = "timed_out"
 	// The provider refuses this client or its settings; an admin must change them.
 	ReasonProviderMisconfigured Reason = "provider_misconfigured"
-	// The provider answered something that is no valid answer.
+	// The provider's answer is not valid.
 	ReasonProviderError Reason = "provider_error"
 	// The account was not granted a scope or resource that was asked for.
 	ReasonScopeNotGranted Reason = "scope_not_granted"
@@ -45,11 +45,11 @@ const (
 	ReasonRateLimited Reason = "rate_limited"
 	// A limit on connections, requests or logins is reached.
 	ReasonOverloaded Reason = "overloaded"
-	// The state cannot be written to disk; nothing was lost, nothing new is handed out.
+	// The state cannot be written to disk; nothing was lost, and no new token is returned.
 	ReasonStoreFailure Reason = "store_failure"
 	// The broker is stopping.
 	ReasonShuttingDown Reason = "shutting_down"
-	// The new configuration has an error; the old one stays in force.
+	// The new configuration has an error; the old one stays active.
 	ReasonInvalidConfiguration Reason = "invalid_configuration"
 	// The backup cannot be opened: another secret, damaged, cut off, or of a later version.
 	ReasonInvalidBackup Reason = "invalid_backup"

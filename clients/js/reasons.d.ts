@@ -16,7 +16,7 @@ export class UnknownLogin extends GrantdError {}
 /** `not_permitted`: The policy does not allow this caller to do that. */
 export class NotPermitted extends GrantdError {}
 
-/** `login_required`: The grant has ended; only a person signing in can help. */
+/** `login_required`: The grant has ended; the user must sign in again. */
 export class LoginRequired extends GrantdError {}
 
 /** `login_denied`: The person or the provider refused the login. */
@@ -43,7 +43,7 @@ export class TimedOut extends GrantdError {}
 /** `provider_misconfigured`: The provider refuses this client or its settings; an admin must change them. */
 export class ProviderMisconfigured extends GrantdError {}
 
-/** `provider_error`: The provider answered something that is no valid answer. */
+/** `provider_error`: The provider's answer is not valid. */
 export class ProviderError extends GrantdError {}
 
 /** `scope_not_granted`: The account was not granted a scope or resource that was asked for. */
@@ -61,13 +61,13 @@ export class RateLimited extends GrantdError {}
 /** `overloaded`: A limit on connections, requests or logins is reached. */
 export class Overloaded extends GrantdError {}
 
-/** `store_failure`: The state cannot be written to disk; nothing was lost, nothing new is handed out. */
+/** `store_failure`: The state cannot be written to disk; nothing was lost, and no new token is returned. */
 export class StoreFailure extends GrantdError {}
 
 /** `shutting_down`: The broker is stopping. */
 export class ShuttingDown extends GrantdError {}
 
-/** `invalid_configuration`: The new configuration has an error; the old one stays in force. */
+/** `invalid_configuration`: The new configuration has an error; the old one stays active. */
 export class InvalidConfiguration extends GrantdError {}
 
 /** `invalid_backup`: The backup cannot be opened: another secret, damaged, cut off, or of a later version. */

@@ -17,7 +17,7 @@ exports.UnknownLogin = class UnknownLogin extends GrantdError {}
 /** `not_permitted`: The policy does not allow this caller to do that. */
 exports.NotPermitted = class NotPermitted extends GrantdError {}
 
-/** `login_required`: The grant has ended; only a person signing in can help. */
+/** `login_required`: The grant has ended; the user must sign in again. */
 exports.LoginRequired = class LoginRequired extends GrantdError {}
 
 /** `login_denied`: The person or the provider refused the login. */
@@ -44,7 +44,7 @@ exports.TimedOut = class TimedOut extends GrantdError {}
 /** `provider_misconfigured`: The provider refuses this client or its settings; an admin must change them. */
 exports.ProviderMisconfigured = class ProviderMisconfigured extends GrantdError {}
 
-/** `provider_error`: The provider answered something that is no valid answer. */
+/** `provider_error`: The provider's answer is not valid. */
 exports.ProviderError = class ProviderError extends GrantdError {}
 
 /** `scope_not_granted`: The account was not granted a scope or resource that was asked for. */
@@ -62,13 +62,13 @@ exports.RateLimited = class RateLimited extends GrantdError {}
 /** `overloaded`: A limit on connections, requests or logins is reached. */
 exports.Overloaded = class Overloaded extends GrantdError {}
 
-/** `store_failure`: The state cannot be written to disk; nothing was lost, nothing new is handed out. */
+/** `store_failure`: The state cannot be written to disk; nothing was lost, and no new token is returned. */
 exports.StoreFailure = class StoreFailure extends GrantdError {}
 
 /** `shutting_down`: The broker is stopping. */
 exports.ShuttingDown = class ShuttingDown extends GrantdError {}
 
-/** `invalid_configuration`: The new configuration has an error; the old one stays in force. */
+/** `invalid_configuration`: The new configuration has an error; the old one stays active. */
 exports.InvalidConfiguration = class InvalidConfiguration extends GrantdError {}
 
 /** `invalid_backup`: The backup cannot be opened: another secret, damaged, cut off, or of a later version. */

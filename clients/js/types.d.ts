@@ -413,6 +413,7 @@ export interface ProviderGetResult {
   forward_path?: string
   section?: Record<string, unknown>
   section_files?: string[]
+  section_base?: string
 }
 
 export interface ProviderListResult {

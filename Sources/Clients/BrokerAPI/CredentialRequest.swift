@@ -22,10 +22,11 @@ public struct CredentialRequest: Sendable, Hashable {
   }
 }
 
-/// A connection got no credential, and the source does not know of it: it was not asked, or its answer was not handed over.
+/// A connection got no credential without the source's knowledge: the source was not asked, or its answer was not
+/// delivered.
 public struct CredentialWithheld: Sendable, Hashable {
   public enum Cause: Sendable, Hashable {
-    /// Whoever asks is not the manager, or does not ask as it does.
+    /// The client is not the manager, or does not ask as the manager does.
     case foreign
     /// The manager asked, and did not get an answer, or got none that it takes.
     case undelivered
@@ -49,5 +50,5 @@ public struct CredentialWithheld: Sendable, Hashable {
   }
 }
 
-/// What a credential is to hold, or why there is none. Asked of verified requests alone; must end by itself.
+/// The content of a credential, or the reason for none. Called only for verified requests; must end on its own.
 public typealias CredentialSource = @Sendable (CredentialRequest) async -> Result<SecretText, RPCError>

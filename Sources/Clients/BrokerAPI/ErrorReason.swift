@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// Why a request failed: `data.reason` of an error, a fixed number, and what a person does next.
+/// The reason of a failed request: `data.reason` of an error, a fixed number, and the user's next step.
 public enum ErrorReason: String, Codable, Sendable, CaseIterable {
   case unknownAccount = "unknown_account"
   case unknownProvider = "unknown_provider"
@@ -67,7 +67,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .unknownProvider: "No provider of that name in the configuration."
     case .unknownLogin: "No such login, or it ended more than ten minutes ago."
     case .notPermitted: "The policy does not allow this caller to do that."
-    case .loginRequired: "The grant has ended; only a person signing in can help."
+    case .loginRequired: "The grant has ended; the user must sign in again."
     case .loginDenied: "The person or the provider refused the login."
     case .loginCancelled: "The login was cancelled."
     case .loginExpired: "The login was not completed in time."
@@ -76,22 +76,22 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .temporarilyUnavailable: "The provider cannot be reached or is failing; the broker tries again by itself."
     case .timedOut: "The request's deadline passed first; what it asked for goes on."
     case .providerMisconfigured: "The provider refuses this client or its settings; an admin must change them."
-    case .providerError: "The provider answered something that is no valid answer."
+    case .providerError: "The provider's answer is not valid."
     case .scopeNotGranted: "The account was not granted a scope or resource that was asked for."
     case .unsupportedByProvider: "The provider cannot do that."
     case .registrationRejected: "The provider refused the registration's fields."
     case .rateLimited: "The caller asked too often."
     case .overloaded: "A limit on connections, requests or logins is reached."
-    case .storeFailure: "The state cannot be written to disk; nothing was lost, nothing new is handed out."
+    case .storeFailure: "The state cannot be written to disk; nothing was lost, and no new token is returned."
     case .shuttingDown: "The broker is stopping."
-    case .invalidConfiguration: "The new configuration has an error; the old one stays in force."
+    case .invalidConfiguration: "The new configuration has an error; the old one stays active."
     case .invalidBackup: "The backup cannot be opened: another secret, damaged, cut off, or of a later version."
     case .keyNotReplaceable: "The broker cannot write where the store's key is kept; the old key stays."
     case .locked: "The broker is locked, or its releases are held: no token is returned."
     }
   }
 
-  /// What to do next, where the error itself has no better hint.
+  /// The next step, if the error itself has no better hint.
   public var defaultHint: String {
     switch self {
     case .unknownAccount: "See the accounts with `grantctl list`; add one with `grantctl login PROVIDER ACCOUNT`."
@@ -105,12 +105,12 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .loginInProgress: "Finish or cancel the other login first."
     case .invalidCallback: "Copy the whole address of the browser's last page, or start again with `grantctl login`."
     case .temporarilyUnavailable: "Try again in a while; `grantctl doctor` tells how the provider is."
-    case .timedOut: "Ask again; the work goes on meanwhile."
+    case .timedOut: "Ask again; the work continues."
     case .providerMisconfigured: "Check client_id, client secret, scopes and redirect URI of the provider's section."
     case .providerError: "Check the provider's issuer and endpoints; `grantctl status` shows its last error."
     case .scopeNotGranted: "Sign in again asking for it: `grantctl login PROVIDER ACCOUNT --scope SCOPE`."
     case .unsupportedByProvider: "Use another method, or ask the provider's operator."
-    case .registrationRejected: "Mend the fields named in `detail` and try again."
+    case .registrationRejected: "Correct the fields named in `detail` and try again."
     case .rateLimited: "Ask less often; keep a token until it expires."
     case .overloaded: "Try again later, and close connections that are not needed."
     case .storeFailure: "Check free space and permissions of the state folder; see `journalctl -u grantd`."

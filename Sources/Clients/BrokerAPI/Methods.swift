@@ -30,7 +30,7 @@ public enum Methods {
 
   public static func description(of name: String) -> MethodDescription? { descriptionsByName[name] }
 
-  /// The error for a name that is no method's, with the method that was probably meant.
+  /// The error for an unknown method, with the most similar one.
   public static func notFound(_ name: String) -> RPCError {
     .methodNotFound(String(name.prefix(100)), nearest: nearest(to: name, among: all.map { $0.name }))
   }
@@ -45,10 +45,10 @@ public protocol Documented {
   static var docs: [String: String] { get }
 }
 
-/// Words at most this many edits away count as meant.
+/// The maximum edit distance of a suggestion.
 private func tolerance(_ word: String) -> Int { max(1, word.utf8.count / 3) }
 
-/// The candidate that a misspelt word most resembles, or nil where none is near.
+/// The candidate most similar to a misspelt word, or nil.
 func nearest(to word: String, among candidates: [String]) -> String? {
   // A hostile name must not cost more than a typing error does.
   guard word.utf8.count <= 64 else { return nil }
@@ -56,7 +56,7 @@ func nearest(to word: String, among candidates: [String]) -> String? {
   return ranked.min { $0.distance < $1.distance }.flatMap { $0.distance <= tolerance(word) ? $0.candidate : nil }
 }
 
-/// How many insertions, removals and replacements of bytes turn one word into the other (Levenshtein 1965).
+/// The number of insertions, removals and replacements of bytes between two words (Levenshtein 1965).
 func editDistance(_ from: String, _ to: String) -> Int {
   let (from, to) = (Array(from.utf8), Array(to.utf8))
   var row = Array(0...to.count)

@@ -8,7 +8,7 @@ public enum Principal: Sendable, Hashable {
   /// its groups are known, and no rule on one matches.
   case peer(Caller)
 
-  /// What rules are compared with. What is not known matches nothing.
+  /// The facts that rules compare. Unknown facts match nothing.
   public var caller: Caller {
     switch self {
     case .process(let caller), .unit(_, manager: let caller), .peer(let caller): caller

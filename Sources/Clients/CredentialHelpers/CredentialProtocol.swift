@@ -3,7 +3,7 @@
 public protocol CredentialProtocol: Sendable {
   /// As in `grantctl helper NAME`.
   static var name: String { get }
-  /// Names of the program that mean this protocol, where they are its `argv[0]`.
+  /// The program's names as `argv[0]` that select this protocol.
   static var programs: [String] { get }
   /// Whether a host without an entry of the mapping may be found by the issuer of the broker's providers.
   static var findsIssuers: Bool { get }
@@ -12,7 +12,7 @@ public protocol CredentialProtocol: Sendable {
   /// Whether the program can use an ID token (`--id-token`).
   static var takesIDTokens: Bool { get }
 
-  /// What comes before the input: a protocol in which the helper speaks first.
+  /// Output before the input, for a protocol in which the helper begins.
   static func greeting(_ invocation: Invocation) -> [UInt8]
   static func input(_ invocation: Invocation) -> InputShape
   init(_ invocation: Invocation, input: [UInt8]) throws(Malformed)
@@ -20,9 +20,9 @@ public protocol CredentialProtocol: Sendable {
   var request: Request { get }
   /// The answer with a token. Throws where the protocol cannot carry it.
   func answer(_ token: IssuedToken) throws(Malformed) -> Reply
-  /// The protocol's own “not found”: the program goes on to its next helper.
+  /// The protocol's own “not found”: the program continues with its next helper.
   static func notFound(_ invocation: Invocation) -> Reply
-  /// The protocol's own “no”, with one line for the person where that program shows it.
+  /// The protocol's own refusal, with one line for the user if the program shows it.
   static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply
 }
 
@@ -53,7 +53,7 @@ public struct Invocation: Sendable, Equatable {
   }
 }
 
-/// Where a protocol's input ends.
+/// The end of a protocol's input.
 public enum InputShape: Sendable, Equatable {
   case none
   /// With a line.
@@ -98,7 +98,7 @@ public enum Request: Sendable, Equatable {
 public struct TokenRequest: Sendable, Equatable {
   /// The server that the token is for. Nil: the account is named.
   public var place: Place?
-  /// The user name that the program asks for, or that stood in an address.
+  /// The user name that the program requests, or that was in a URL.
   public var username: String?
   /// The account that the program's configuration names; without one the mapping does.
   public var account: String?
@@ -116,14 +116,14 @@ public struct TokenRequest: Sendable, Equatable {
   public var isReadable: Bool { place.map { $0.isReadable || (mayBeHTTP && !$0.host.isLoopback) } ?? false }
 }
 
-/// A token, and what the mapping says of its use.
+/// A token, and the mapping's data for its use.
 public struct IssuedToken: Sendable, Equatable {
   public var text: String
   /// In Unix seconds, where known.
   public var expiresAt: Int64?
-  /// The user name to go with it, where the mapping or the program named one.
+  /// The user name for it, if the mapping or the program gave one.
   public var username: String?
-  /// `authtype` of the mapping: the scheme `Bearer` (RFC 6750 §2.1) in place of Basic.
+  /// `authtype` of the mapping: the scheme `Bearer` (RFC 6750 §2.1) instead of Basic.
   public var isBearer: Bool
   /// The path that the mapping limits the token to.
   public var path: String?
@@ -139,7 +139,7 @@ public struct IssuedToken: Sendable, Equatable {
   }
 }
 
-/// What a helper prints, and how it ends.
+/// A helper's output, and its exit status.
 public struct Reply: Sendable, Equatable {
   public var out: [UInt8]
   /// One line for standard error.

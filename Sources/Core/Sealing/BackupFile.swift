@@ -3,12 +3,12 @@ import CryptoExtras
 public import FoundationEssentials
 public import OAuth
 
-/// The form of a backup: a header in the clear, then the body in chunks of AES-256-GCM (NIST SP 800-38D).
+/// The form of a backup: a header in clear, then the body in chunks of AES-256-GCM (NIST SP 800-38D).
 ///
-/// The header says how the key comes from the secret. The file's own key is made of the secret's and of the whole header
-/// (HKDF, RFC 5869), so a changed header opens nothing. Each chunk's nonce is its number and whether it is the last
-/// (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizár): none can be changed, moved, left out, or the end
-/// be cut off. What the body is, is the caller's.
+/// The header has the derivation of the key from the secret. The file's own key is derived from that and from the whole
+/// header (HKDF, RFC 5869), so a changed header opens nothing. Each chunk's nonce is its number and whether it is the
+/// last (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizár): chunks cannot be changed, moved or
+/// omitted, and the end cannot be cut off. The caller defines the body.
 public enum BackupFile {
   static let magic = Array("grantd-backup\n".utf8)
   static let version: UInt8 = 1
@@ -27,7 +27,7 @@ public enum BackupFile {
   /// Magic, version, way, three parameters, salt, check, proof.
   static let headerLength = magic.count + 5 + saltLength + checkLength + proofLength
 
-  /// What a file opens with.
+  /// The secret that opens a file.
   public enum Secret: Sendable {
     case passphrase(OAuth.Secret)
     /// The contents of a key file, in one of the forms that ``SealingKey`` takes.
@@ -125,15 +125,15 @@ public enum BackupFile {
 
   // MARK: Reading
 
-  /// The body, whole and as it was sealed. Nothing of the file is believed before it is authenticated, and it cannot
-  /// ask for more than 256 MiB or sixteen times the usual work.
+  /// The complete body as it was sealed. No data of the file are used before authentication, and it cannot require more
+  /// than 256 MiB or sixteen times the usual work.
   public static func open(_ file: [UInt8], with secret: Secret) throws(Failure) -> Data {
     guard file.count <= limit else { throw .tooLarge(limit: limit) }
     guard file.starts(with: magic.prefix(file.count)), !file.isEmpty else { throw .foreign }
     guard file.count > headerLength else { throw .truncated }
     let header = Array(file[..<(headerLength - proofLength)])
     guard header[magic.count] <= version else { throw .newer("form \(header[magic.count])") }
-    // Told apart from a wrong passphrase before that is tried: anybody may compute it, and it proves nothing.
+    // Distinguished from a wrong passphrase before that is tried: any program can compute it, and it proves nothing.
     let checked = header.dropLast(checkLength)
     guard SHA256.hash(data: checked).prefix(checkLength).elementsEqual(header.suffix(checkLength)) else {
       throw .damaged("its head was changed")
@@ -182,7 +182,7 @@ public enum BackupFile {
   }
 }
 
-/// What a file is sealed with.
+/// The key that seals a file.
 private struct Keys {
   typealias Failure = BackupFile.Failure
 
@@ -236,7 +236,7 @@ private struct Keys {
     HMAC<SHA256>.isValidAuthenticationCode(Array(proof), authenticating: header, using: proving)
   }
 
-  /// Of a key that seals one file alone: numbers do not come twice.
+  /// For a key that seals only one file: numbers are unique.
   private static func nonce(_ number: Int, isLast: Bool) throws -> AES.GCM.Nonce {
     let count = withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) }
     return try AES.GCM.Nonce(data: [0, 0, 0] + count + [isLast ? 1 : 0])
@@ -251,7 +251,7 @@ private struct Keys {
     }
   }
 
-  /// Nil: not what was sealed in this place.
+  /// Nil: not the value that was sealed in this place.
   func open(_ chunk: ArraySlice<UInt8>, number: Int, isLast: Bool) -> Data? {
     guard chunk.count >= BackupFile.tagLength, let nonce = try? Self.nonce(number, isLast: isLast),
       let box = try? AES.GCM.SealedBox(

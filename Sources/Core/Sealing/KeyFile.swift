@@ -1,24 +1,24 @@
 import FoundationEssentials
 import Glibc
 
-/// A file that a key is kept in: of this process's user, closed to all others. During a rotation the next key is in a
-/// file beside it.
+/// A file with a key: owned by this process's user, unreadable for all others. During a rotation the next key is in a
+/// file next to it.
 public struct KeyFile: Sendable, Equatable {
   public let path: String
 
   public init(_ path: String) { self.path = path }
 
-  /// Where the next key is until it has the file's place.
+  /// The location of the next key until it replaces the file.
   public var next: String { path + ".next" }
 
   /// That the file is in.
   var folder: String { PrivateFiles.folder(of: path) }
 
-  /// The key in the file, which is made at the first start: whole or not at all, on disk, and one key for all who start
-  /// at once. With what an interrupted rotation left beside it.
+  /// The key in the file, which is made at the first start: completely or not at all, on disk, and one key for
+  /// concurrent starts. With the rest of an interrupted rotation.
   ///
-  /// - Parameter sealed: what is sealed under the file's key already, such as `the database in /var/lib/grantd`; nil:
-  ///   nothing. It is asked where the file is missing, and then no key is made: a new one would not open it.
+  /// - Parameter sealed: data that are already sealed under the file's key, such as `the database in /var/lib/grantd`;
+  ///   nil: none. Called if the file is missing, and then no key is made: a new one would not open them.
   public func loadOrCreate(unlessSealed sealed: () -> String?) throws(SealingError) -> SealingKey {
     if let key = try load() { return key }
     if let sealed = sealed() {
@@ -33,22 +33,21 @@ public struct KeyFile: Sendable, Equatable {
     return key
   }
 
-  /// Nil where there is no such file. With what an interrupted rotation left beside it.
+  /// Nil if the file does not exist. With the rest of an interrupted rotation.
   public func load() throws(SealingError) -> SealingKey? {
     guard let key = try Self.read(path) else { return nil }
-    // What cannot be read was never whole, or is not this program's: no store was sealed under it.
+    // An unreadable file was never complete, or belongs to another program: no store was sealed under it.
     return key.kept(in: self, next: (try? Self.read(next))?.key)
   }
 
-  /// Sees that the key is where the next start looks for it: in its file, or beside that where the file has another one.
-  /// What emptied the folder, or put an older copy of it there, has taken the key that memory alone has now.
+  /// Makes sure that the next start finds the key: in its file, or next to it if the file has another one. If the
+  /// folder was emptied, or replaced by an older copy, the key exists only in memory.
   ///
-  /// A key that is kept elsewhere is not put beside the store that it seals, and not where it is missing: that may be a
-  /// disk that comes back.
+  /// A key that is kept elsewhere is not written next to its store, nor if it is missing: its disk may return.
   /// - Parameters:
-  ///   - folder: of the store.
-  ///   - restores: whether a missing file in the folder is written again; else somebody took it elsewhere.
-  /// - Returns: the file that has it; nil where it is kept elsewhere.
+  ///   - folder: the store's folder.
+  ///   - restores: whether a missing file in the folder is written again; otherwise it was moved on purpose.
+  /// - Returns: the file with the key; nil if it is kept elsewhere.
   @discardableResult
   public func keep(_ key: SealingKey, inside folder: String, restores: Bool) throws(SealingError) -> String? {
     if has(key, in: path) { return path }
@@ -58,7 +57,7 @@ public struct KeyFile: Sendable, Equatable {
       try create(key)
       if has(key, in: path) { return path }
     }
-    // Nobody's key is removed.
+    // No key is removed.
     if access(next, F_OK) == 0 { rename(next, "\(next).aside") }
     guard write(next: key), has(key, in: next) else {
       throw .unwritable(path: next, detail: "the key of the database cannot be kept there: \(systemError(errno))")
@@ -66,7 +65,7 @@ public struct KeyFile: Sendable, Equatable {
     return next
   }
 
-  /// Whether the key is in its file, or beside it where a rotation has put it.
+  /// Whether the key is in its file, or next to it during a rotation.
   public func has(_ key: SealingKey) -> Bool { has(key, in: path) || has(key, in: next) }
 
   // MARK: Files
@@ -89,7 +88,7 @@ public struct KeyFile: Sendable, Equatable {
   }
 
   private static func objection(to status: stat) -> String? {
-    if status.st_mode & S_IFMT != S_IFREG { return "it is no regular file" }
+    if status.st_mode & S_IFMT != S_IFREG { return "it is not a regular file" }
     if status.st_uid != geteuid() { return "it belongs to user \(status.st_uid), not to \(geteuid())" }
     if status.st_mode & 0o077 != 0 {
       let mode = String(status.st_mode & 0o777, radix: 8)

@@ -1,15 +1,13 @@
 public import FoundationEssentials
 
-/// The keys that a store is opened with, and which of them it is under.
+/// The keys that open a store, and its current one.
 ///
 /// A store has a note of its key: `Keyring.note(under:)`, in the row ``noteName`` of its table `meta`, written in one
-/// transaction with the values that are sealed under that key. So the next start can finish a rotation that the end of
-/// the process interrupted, or take it back:
+/// transaction with the values sealed under that key. So the next start can finish a rotation that was interrupted, or
+/// undo it:
 ///
-///     let under = try keyring.find(note)
-///     // .previous: seal all values and the note anew, under `keyring.key`
-///     // mayLeaveOldValues(under): empty what may hold values under the old key, such as a log
-///     let settled = keyring.settle(under)
+/// let under = try keyring.find(note) // .previous: seal all values and the note again, under `keyring.key` //
+/// mayLeaveOldValues(under): empty data under the old key, such as a log let settled = keyring.settle(under)
 public struct Keyring: Sendable {
   /// The row of the note.
   public static let noteName = "key_check"
@@ -20,9 +18,9 @@ public struct Keyring: Sendable {
   /// The key that a store was found under.
   public enum Under: Sendable {
     case key
-    /// The one that an interrupted rotation left beside it.
+    /// The key that an interrupted rotation left next to it.
     case next(SealingKey)
-    /// The values are under the old key, or under what a rotation had left beside that one.
+    /// The values are under the old key, or under the key of an earlier rotation.
     case previous(SealingKey)
   }
 
@@ -32,9 +30,9 @@ public struct Keyring: Sendable {
     public let notices: [KeyNotice]
   }
 
-  /// What the store is to be under.
+  /// The store's intended key.
   public let key: SealingKey
-  /// What it may be under still, if the key changes.
+  /// The possible old keys of data, if the key changes.
   public let previous: [SealingKey]
 
   public init(_ key: SealingKey, previous: [SealingKey] = []) {
@@ -101,7 +99,7 @@ public struct Keyring: Sendable {
       removeAbandonedNext()
       return Settled(key: key.replaced(), notices: unneeded())
     case .next(let next):
-      // Where it cannot be done now it will be with the next start, or the next rotation: both keys are there.
+      // If it is impossible now, the next start or rotation does it: both keys exist.
       try? next.file?.installNext()
       return Settled(key: next, notices: [.finished(file: next.source)] + unneeded())
     case .previous(let old):
@@ -112,7 +110,7 @@ public struct Keyring: Sendable {
     }
   }
 
-  /// Not all values could be sealed anew: they stay under the key that they are under.
+  /// Not all values could be sealed again: they keep their key.
   ///
   /// - Parameter reason: a sentence without a full stop.
   public func stay(under old: SealingKey, because reason: String) -> Settled {
@@ -145,7 +143,7 @@ public enum KeyNotice: Sendable, Equatable {
   public var message: String {
     switch self {
     case .resealed(let new, let old):
-      "the state was sealed anew under the key in \(new); the one in \(old) is needed no more and can be removed"
+      "the state was sealed again under the key in \(new); the one in \(old) is no longer needed and can be removed"
     case .finished(let file): "a change of the key in \(file) that was interrupted was finished"
     case .unchanged(let source, let reason):
       "the state stays under the key in \(source), which is still needed: \(reason); then restart grantd"

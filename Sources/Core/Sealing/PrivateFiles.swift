@@ -21,7 +21,7 @@ public enum PrivateFiles {
     }
   }
 
-  /// With what leads to it, whatever the umask is.
+  /// With its parent folders, for any umask.
   private static func make(_ path: String) -> Bool {
     if mkdir(path, 0o700) == 0 { return chmod(path, 0o700) == 0 }
     if errno == EEXIST { return true }
@@ -31,8 +31,8 @@ public enum PrivateFiles {
     return mkdir(path, 0o700) == 0 ? chmod(path, 0o700) == 0 : errno == EEXIST
   }
 
-  /// Writes a new file (0600), whose contents are on disk when this returns. False: it was there already, or could not
-  /// be written; `errno` has the reason.
+  /// Writes a new file (0600), whose content is on disk on return. False: it already existed, or could not be written;
+  /// `errno` has the reason.
   public static func create(_ path: String, contents: Data) -> Bool {
     let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return false }
@@ -41,7 +41,7 @@ public enum PrivateFiles {
     return count == contents.count && fchmod(descriptor, 0o600) == 0 && fsync(descriptor) == 0
   }
 
-  /// The folder of a file; `.` for a name alone.
+  /// The folder of a file; `.` for only a name.
   public static func folder(of path: String) -> String {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])

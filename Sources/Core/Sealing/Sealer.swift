@@ -76,7 +76,7 @@ public struct Sealer: Sendable {
 public struct Place: Sendable {
   private var bytes: [UInt8] = []
 
-  /// - Parameter row: what the values are bound to: the row's key, and where its secrets may be sent.
+  /// - Parameter row: the binding of the values: the row's key, and the destination of its secrets.
   public init(table: String, row: [String]) {
     bytes.reserveCapacity(96)
     append(table)

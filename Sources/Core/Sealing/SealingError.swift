@@ -4,7 +4,7 @@ public enum SealingError: Error, Sendable, Equatable {
   case unusableKey(source: String, detail: String)
   /// A folder cannot be made, or other users could replace files in it.
   case unusableFolder(path: String, detail: String)
-  /// A key's file could not be written. What was there is unharmed.
+  /// A key's file could not be written. The old file is unharmed.
   case unwritable(path: String, detail: String)
 
   public var detail: String {

@@ -1,7 +1,7 @@
 import Crypto
 public import FoundationEssentials
 
-/// The 256-bit key that secrets are sealed under, and where it is from. Prints without the key.
+/// The 256-bit key that seals secrets, and its source. Prints without the key.
 public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   static let length = 32
 
@@ -10,7 +10,7 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   public let source: String
   /// The file that it is kept in, if it is one of this program's; nil: it was given from outside.
   public private(set) var file: KeyFile?
-  /// What a rotation that was interrupted left beside the file: a store may be under this one already.
+  /// The rest of an interrupted rotation next to the file: a store may already be under this one.
   private(set) var next: SymmetricKey?
 
   public var sealer: Sealer { Sealer(key: key) }
@@ -25,10 +25,10 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   /// - Parameter source: where it will be, for people.
   public static func random(source: String) -> SealingKey { SealingKey(SymmetricKey(size: .bits256), source: source) }
 
-  /// Takes 32 bytes as they are, or as text: 64 hexadecimal digits, or base64 (RFC 4648 §4, §5).
+  /// Accepts 32 raw bytes, or text: 64 hexadecimal digits, or base64 (RFC 4648 §4, §5).
   ///
-  /// Throws ``SealingError/unusableKey(source:detail:)`` alone.
-  /// - Parameter source: where it is from, for people.
+  /// Throws only ``SealingError/unusableKey(source:detail:)``.
+  /// - Parameter source: its source, for messages.
   public init(_ contents: Data, source: String) throws(SealingError) {
     let bytes = try Self.bytes(of: contents, source: source)
     guard Set(bytes).count > 1 else {
@@ -49,7 +49,7 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
     return key
   }
 
-  /// Another key in the same place; nil: this one as it is, without another beside it.
+  /// Another key in the same place; nil: this one unchanged, without another next to it.
   func replaced(by new: SymmetricKey? = nil) -> SealingKey {
     var key = SealingKey(new ?? key, source: source)
     key.file = file

@@ -6,8 +6,8 @@ extension Caller {
   /// It names all groups: the kernel allows 65,536.
   private static let longestStatus = 1 << 20
 
-  /// A running process as a caller, as the kernel would tell if it connected now; nil where it does not run, or cannot be
-  /// seen. To explain what it could do: who really calls is told by the connection.
+  /// A running process as a caller, as the kernel would identify it if it connected now; nil if it does not run, or
+  /// cannot be seen. Explains its rights: a real caller is identified by its connection.
   public init?(process pid: Int32) {
     let pidfd = clinux_pidfd_open(pid)
     guard pidfd >= 0 else { return nil }

@@ -1,14 +1,15 @@
 import Glibc
 
-/// Where a process runs, read from `/proc` while a descriptor of the process proves that the pid is still its own.
+/// A process's units and program, read from `/proc` while a descriptor of the process proves that the pid is still its
+/// own.
 struct CallerOrigin: Equatable {
-  /// The system's unit, such as `mail-sync.service`; nil where it could not be had.
+  /// The system's unit, such as `mail-sync.service`; nil if unknown.
   var unit: String?
-  /// The unit of the user's own manager, where it runs in one.
+  /// The unit of the user's own manager, if it runs in one.
   var userUnit: String?
   /// The user in whose slice it runs; nil: in none.
   var userSlice: UInt32?
-  /// The executable's path; nil where the kernel does not let us see it.
+  /// The executable's path; nil if the kernel does not show it.
   var executable: String?
 
   /// - Parameter isAlive: whether the process that connected still runs: asked after the reading, since its pid could be
@@ -68,13 +69,13 @@ struct CallerOrigin: Equatable {
     return text(limit) { read(descriptor, $0.baseAddress, limit) }
   }
 
-  /// Without what the kernel appends where the file was deleted: that is no path that a rule could mean.
+  /// Without the kernel's suffix for a deleted file: no rule can name that path.
   private static func target(of path: String) -> String? {
     let target = text(longest) { $0.withMemoryRebound(to: CChar.self) { readlink(path, $0.baseAddress!, longest) } }
     return target.flatMap { $0.hasPrefix("/") && !$0.hasSuffix(" (deleted)") ? $0 : nil }
   }
 
-  /// Nil also where it does not fit: half a path is another's.
+  /// Nil also if it is too long: half a path is another path.
   private static func text(_ limit: Int, _ fill: (UnsafeMutableBufferPointer<UInt8>) -> Int) -> String? {
     withUnsafeTemporaryAllocation(of: UInt8.self, capacity: limit) { buffer in
       let count = fill(buffer)
@@ -88,13 +89,13 @@ struct CallerOrigin: Equatable {
 struct CGroup: Equatable {
   var unit: String?
   var userUnit: String?
-  /// Whose `user-UID.slice` it is in, which holds all that a user runs, whatever its user id (systemd.special(7)).
+  /// The user of its `user-UID.slice`, which contains all programs of a user, for any user id (systemd.special(7)).
   var userSlice: UInt32?
   /// Whether it was read from the unified hierarchy, whose ids PIDFD_GET_INFO returns.
   let isOfUnifiedTree: Bool
 
-  /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older
-  /// layout. Nil where there is none, or where the process is outside of what we can see.
+  /// From `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older layout. Nil
+  /// if there is none, or if the process is outside of the visible tree.
   init?(_ contents: String) {
     // Bytes: what Unicode calls the same is not the same to the kernel, and each new connection pays for this.
     let lines = contents.utf8.split(separator: UInt8(ascii: "\n"))
@@ -111,7 +112,7 @@ struct CGroup: Equatable {
     // From the left: below its own group a delegated unit can make whatever names it likes.
     var rest = components[...]
     unit = Self.next(&rest)
-    // Only there is a manager of units of its own, and its name is one that no other unit can have.
+    // Only there does a manager have its own units, and no other unit can have its name.
     if let unit, unit.hasPrefix("user@"), unit.hasSuffix(".service") { userUnit = Self.next(&rest) }
   }
 
@@ -121,7 +122,7 @@ struct CGroup: Equatable {
       .elementsEqual("name=systemd".utf8) ?? false
   }
 
-  /// Directly below the root's `user.slice`: elsewhere anybody could have made it.
+  /// Directly below the root's `user.slice`: elsewhere any user could have made it.
   private static func userSlice(_ components: [Substring.UTF8View]) -> UInt32? {
     guard components.count > 1, components[0].elementsEqual("user.slice".utf8),
       components[1].starts(with: "user-".utf8), ends(components[1], ".slice")
@@ -131,7 +132,7 @@ struct CGroup: Equatable {
 
   private static let kinds = [".service", ".scope", ".socket", ".mount", ".swap"]
 
-  /// The first that is no slice. What ends in nothing that a unit ends in is no unit.
+  /// The first part that is not a slice. A name without a unit's suffix is not a unit.
   private static func next(_ rest: inout ArraySlice<Substring.UTF8View>) -> String? {
     while let component = rest.popFirst() {
       // systemd puts an underscore before names that the kernel could take for its own.

@@ -2,10 +2,10 @@ import Glibc
 
 /// The unified tree of control groups (cgroups(7)), searched for the directory of an id: its inode number.
 struct ControlGroupTree {
-  /// Where the unified tree is, also where the older hierarchies are beside it.
+  /// The root of the unified tree, even if the older hierarchies exist too.
   static let folders = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-  /// Directories below one unit, or below one user's slice, that are looked at. A user may make any number in theirs, and
-  /// keeps nobody else's from being found.
+  /// The maximum of examined directories below one unit, or below one user's slice. A user may make any number there
+  /// without hiding those of others.
   static let mostOfOne = 2048
   /// Directories that are looked at in all.
   static let most = 50_000
@@ -44,7 +44,7 @@ struct ControlGroupTree {
           let below = "\(path)/\(child.name)"
           if child.inode == id { return .found(below) }
           let owner = Self.owner(of: below)
-          // One who has more takes nothing of what the others may have.
+          // A user with more takes nothing from the others' share.
           guard counts[owner, default: 0] < Self.mostOfOne else { continue }
           counts[owner, default: 0] += 1
           all += 1
@@ -57,7 +57,7 @@ struct ControlGroupTree {
     return isComplete ? .absent : .incomplete
   }
 
-  /// What a directory counts for: the unit that it is below, or the slice of its user.
+  /// The owner of a directory: its unit, or its user's slice.
   private static func owner(of path: String) -> String {
     let components = path.split(separator: "/")
     if components.count > 1, components[0] == "user.slice" { return "user.slice/\(components[1])" }
@@ -65,7 +65,7 @@ struct ControlGroupTree {
     return components[..<min(end + 1, components.endIndex)].joined(separator: "/")
   }
 
-  /// Nil where there is no descriptor or memory to look with. One that is gone has none.
+  /// Nil if there is no descriptor or memory to examine it. A removed one has none.
   private static func folders(in path: String) -> [(name: String, inode: UInt64)]? {
     guard let stream = opendir(path) else { return Peer.Failure.exhausted(by: errno) == nil ? [] : nil }
     defer { closedir(stream) }
@@ -83,7 +83,7 @@ struct ControlGroupTree {
 }
 
 extension ControlGroups {
-  /// The place of a control group of which only the id is known; nil where it is gone, or not to be seen.
+  /// The path of a control group with a known id; nil if it was removed, or is invisible.
   func find(_ group: UInt64) -> CGroup? {
     guard group != 0 else { return nil }
     if let known = self[group] { return known }

@@ -2,7 +2,7 @@ package import BrokerAPI
 import CLinux
 import Glibc
 
-/// The socket at the other end of a TCP connection within this machine, as the kernel tells of it (NETLINK_SOCK_DIAG).
+/// The socket at the other end of a TCP connection within this machine, as the kernel reports it (NETLINK_SOCK_DIAG).
 package struct LoopbackPeer: Sendable, Hashable {
   /// The user who made the socket.
   package let uid: UInt32
@@ -24,16 +24,16 @@ package struct LoopbackPeer: Sendable, Hashable {
   /// Some kernels have no inet_diag.
   package static let isAvailable = clinux_tcp_sockets_are_told() == 1
 
-  /// Whether a socket that the kernel tells of is somebody's. The uid of one that no process has open reads 0, which is
-  /// root's: only with an inode is it somebody's.
+  /// Whether a reported socket has an owner. The uid of one that no process has open reads 0, which is root's: only a
+  /// socket with an inode has an owner.
   package static func isOwned(inode: UInt64, state: UInt8) -> Bool { inode != 0 && connected.contains(state) }
 
   /// Whether our end of a connection has not been closed by a reset.
   package static func isConnected(_ connection: Int32) -> Bool { clinux_tcp_is_connected(connection) == 1 }
 
-  /// The peer of a connection that was accepted; nil where no process has the other end open in this network namespace.
+  /// The peer of an accepted connection; nil if no process has the other end open in this network namespace.
   ///
-  /// It is asked before ``isConnected(_:)``: while our end is connected no other socket can have had its addresses.
+  /// Called before ``isConnected(_:)``: while this end is connected no other socket can have had its addresses.
   ///
   /// - Parameters:
   ///   - connection: the accepted socket.
@@ -70,7 +70,7 @@ package final class LoopbackCallers: Sendable {
 
   package init(groups: ControlGroups = ControlGroups()) { self.groups = groups }
 
-  /// The caller, where all about it is known; nil: ``find(_:)`` has to look.
+  /// The caller, if all facts are known; nil: ``find(_:)`` must search.
   package func known(_ peer: LoopbackPeer) -> Caller? {
     guard peer.group != 0 else { return caller(peer, nil) }
     if let place = groups[peer.group] { return caller(peer, place) }

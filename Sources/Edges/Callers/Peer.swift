@@ -30,9 +30,9 @@ package struct Peer: ~Copyable {
   }
 
   /// - Parameters:
-  ///   - orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may be
-  ///     another's by now if the process ended at once, so only where nobody gains by that.
-  ///   - groups: where callers were found before, where there are many of them.
+  ///   - orOpened: whether its pid suffices if the kernel returns no descriptor of the process itself. It may belong to
+  ///     another process if the first ended at once, so only without an advantage for that.
+  ///   - groups: where many callers were found before.
   package init(
     of socket: Int32, _ credentials: clinux_peer, orOpened: Bool = false, groups known: ControlGroups? = nil
   ) throws(Failure) {
@@ -85,7 +85,7 @@ package struct Peer: ~Copyable {
     return try CallerOrigin(pid: pid) { isAlive(pidfd) }
   }
 
-  /// Whether the process still runs; nil where the kernel cannot tell.
+  /// Whether the process still runs; nil if the kernel cannot tell.
   package var isAlive: Bool? { Self.isAlive(pidfd) }
 
   private static func isAlive(_ pidfd: Int32) -> Bool? {
@@ -97,7 +97,7 @@ package struct Peer: ~Copyable {
     }
   }
 
-  /// Enough for nearly everybody; asked again with more where it is not.
+  /// Enough for nearly all users; repeated with more if not.
   private static let usualGroups = 32
 
   private static func groups(of socket: Int32) -> [UInt32]? {

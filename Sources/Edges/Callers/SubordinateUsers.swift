@@ -2,8 +2,8 @@ import BrokerAPI
 import Glibc
 import Synchronization
 
-/// Whose the subordinate user ids are (subuid(5)). The files of this machine alone are read: a name server that hangs
-/// must not keep callers.
+/// The owners of subordinate user ids (subuid(5)). Only this machine's files are read: a name server that hangs must
+/// not delay callers.
 public final class SubordinateUsers: Sendable {
   struct Range: Sendable, Equatable {
     var first: UInt32
@@ -46,8 +46,8 @@ public final class SubordinateUsers: Sendable {
     self.users = users
   }
 
-  /// Whose this user id is; nil: nobody's but its own. While the files cannot be read each is taken for its own owner's,
-  /// so that no rule on a group matches it by mistake.
+  /// The owner of this user id; nil: only itself. While the files cannot be read each id is taken for its owner's, so
+  /// that no rule for a group matches it by mistake.
   public func owner(of uid: UInt32) -> UInt32? {
     guard uid >= Self.lowest else { return nil }
     return state.withLock { state in

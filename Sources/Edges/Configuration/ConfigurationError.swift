@@ -20,7 +20,7 @@ public struct ConfigurationError: Error, Sendable, Equatable, CustomStringConver
   /// One problem: `/etc/grantd/grantd.toml:12: unknown key "isuer" in [provider.work]: did you mean "issuer"?`
   public struct Problem: Sendable, Equatable, CustomStringConvertible {
     public var file: String
-    /// From 1; nil where the whole file is meant.
+    /// From 1; nil for the whole file.
     public var line: Int?
     public var column: Int?
     public var message: String
@@ -50,7 +50,7 @@ struct Place: Sendable, Hashable, CustomStringConvertible {
   var description: String { line.map { "\(file):\($0)" } ?? file }
 }
 
-/// All that was noticed while reading: reading goes on after a problem, so that one look shows them all.
+/// All problems: reading continues after a problem, so that one run reports them all.
 struct Report {
   private(set) var problems: [ConfigurationError.Problem] = []
   private(set) var omitted = 0

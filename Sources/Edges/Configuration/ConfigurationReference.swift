@@ -53,17 +53,17 @@ public enum ConfigurationReference {
     This page is generated from the code that reads the configuration.
 
     A system instance reads `/etc/grantd/grantd.toml` and then `/etc/grantd/grantd.d/*.toml`, sorted by name; a user
-    instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` beside it. All of them together are one configuration:
+    instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` next to it. All files together are one configuration:
     rules, hooks, `[[credential]]`, `[[file]]`, `[[handle]]` and `[[cloud]]` are appended, a later file's keys of `[callback]`, `[socket]`,
-    `[store]`, `[refresh]`, `[metrics]`, `[http]`, `[proxy]`, `[credentials]`, `[audit]`, `[client_metadata]`, `[step_up]`, `[limits]` and `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
+    `[store]`, `[refresh]`, `[metrics]`, `[http]`, `[proxy]`, `[credentials]`, `[audit]`, `[client_metadata]`, `[step_up]`, `[limits]` and `[log]` win, and a provider or an account may occur once. `config/grantd.toml` is an example with every key.
 
-    `grantd --check-config` checks everything without starting. Each problem is a line with file, line and what to do;
-    an unknown key is a problem. `grantctl reload` reads it again: if anything is wrong nothing changes.
+    `grantd --check-config` checks everything without starting. Each problem is a line with file, line and the correction;
+    an unknown key is a problem. `grantctl reload` reads it again: after any error nothing changes.
 
-    Durations are a text with a unit, `"30s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds. Secrets and keys
-    never stand in a configuration file: each is in a file of its own or in a systemd credential.
+    Durations are a text with a unit, `"30s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds. A configuration
+    file never has secrets or keys: each is in a separate file or in a systemd credential.
 
-    A profile's template may have variables of its own, which are then keys of the provider: `tenant` of `microsoft`,
+    A profile's template may have variables, which are then keys of the provider: `tenant` of `microsoft`,
     `host` of `gitlab`. See [providers](providers.md).
 
     """

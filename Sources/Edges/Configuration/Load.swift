@@ -30,7 +30,7 @@ struct Loader {
   private var publicURL: Place?
   private var proxy = (draft: ProxyDraft(), table: [String: Item]())
   private var accounts = DeclaredAccounts()
-  /// The tables of all files, in their order: what one says may depend on another.
+  /// The tables of all files in order: one may depend on another.
   private var roots: [[String: Item]] = []
 
   init(sources: Settings.Sources) {
@@ -64,7 +64,7 @@ struct Loader {
       return nil
     }
     if file.mode & 0o002 != 0 {
-      report.problem("can be written by everybody", at: Place(file: path), suggestion: "run chmod o-w on it")
+      report.problem("can be written by all users", at: Place(file: path), suggestion: "run chmod o-w on it")
     }
     guard let text = file.text else {
       report.problem("is not UTF-8 text", at: Place(file: path))
@@ -157,11 +157,11 @@ struct Loader {
     section.read(table, into: &settings[keyPath: member], title: section.header, report: &report)
   }
 
-  /// The tables of a section that may be there several times, such as `[[rule]]`.
+  /// The tables of a repeatable section, such as `[[rule]]`.
   ///
   /// - Parameters:
-  ///   - plural: what they are called.
-  ///   - noun: what of them there are too many of.
+  ///   - plural: their name in messages.
+  ///   - noun: the noun for too many.
   private mutating func readEach<Draft>(
     _ item: Item, _ section: Section<Draft>, as plural: String, atMost most: Int = .max, noun: String? = nil,
     _ empty: Draft, _ take: (inout Loader, Draft, [String: Item], Place) -> Void
@@ -182,7 +182,7 @@ struct Loader {
     counts[section.header, default: 0] += items.count
   }
 
-  /// Reports what is there for a second time.
+  /// Reports duplicates.
   private mutating func checkFirst<Key: Hashable>(
     _ key: Key, in known: WritableKeyPath<Loader, [Key: Place]>, _ title: String, at place: Place
   ) {
@@ -242,7 +242,7 @@ struct Loader {
     ) { loader, draft, table, place in
       guard let cloud = draft.cloud(table, at: place, report: &loader.report) else { return }
       let kind = draft.kind?.rawValue ?? ""
-      // Of the metadata servers the first serves whose account the caller may use.
+      // The first metadata server whose account the caller may use answers.
       if kind != "gcp" {
         let title = "[[cloud]] of kind \(kind) with name \(quoted(cloud.name))"
         loader.checkFirst("\(kind)/\(cloud.name)", in: \.clouds, title, at: place)
@@ -282,7 +282,7 @@ struct Loader {
     }
     guard let name = ProviderName(rawValue: key) else {
       return report.problem(
-        "\(quoted(key)) is no name for a provider", at: item.place,
+        "\(quoted(key)) is not a name for a provider", at: item.place,
         suggestion: "use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -")
     }
     if let first = providers[key] {
@@ -319,8 +319,8 @@ struct Loader {
     if let system = check.settings(report: &report) { settings.systems.append(system) }
   }
 
-  /// The section with its template under it, and the template's variables. Nil, and a report, where there is no such
-  /// template: without it the section would be wrong in all its keys.
+  /// The section with its template under it, and the template's variables. Nil, and a report, if the template does not
+  /// exist: without it all keys of the section would be wrong.
   private mutating func withTemplate(
     _ section: [String: Item], title: String, at place: Place
   ) -> (table: [String: Item], variables: [String])? {

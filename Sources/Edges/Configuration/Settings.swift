@@ -21,7 +21,7 @@ public struct Settings: Sendable, Equatable {
   public var http = HTTPSettings()
   /// The proxies for the broker's requests.
   public var proxies = HTTPProxies()
-  /// What programs get that speak HTTP.
+  /// The HTTP settings for programs.
   public var loopback = LoopbackSettings()
   public var lock = LockSettings()
   public var notify = NotifySettings()
@@ -37,12 +37,12 @@ public struct Settings: Sendable, Equatable {
   public var tokenFiles: [TokenFile] = []
   /// `trace`, `debug`, `info`, `notice`, `warning`, `error`.
   public var logLevel: String?
-  /// What a person should know, each with file and line.
+  /// Warnings for the user, each with file and line.
   public var warnings: [String] = []
 
   public init() {}
 
-  /// All of them, as they are spoken to.
+  /// All providers, in their protocol form.
   public var allProviders: [any Provider] {
     providers.map { OAuthProvider($0) } + systems.map(\.provider)
   }
@@ -59,7 +59,7 @@ public struct Settings: Sendable, Equatable {
     public var port: Int = 0
     public var ipv4 = true
     public var ipv6 = true
-    /// What a reverse proxy passes on from: `https://broker.example.com`, as `RedirectURI.origin` writes it.
+    /// The public origin of a reverse proxy: `https://broker.example.com`, in the form of `RedirectURI.origin`.
     public var publicOrigin: String?
 
     public init() {}
@@ -89,13 +89,13 @@ public struct Settings: Sendable, Equatable {
   }
 
   public struct MetricsSettings: Sendable, Equatable {
-    /// Where they are served over HTTP; nil: nowhere.
+    /// The address of the HTTP listener; nil: none.
     public var listen: LocalAddress?
 
     public init() {}
   }
 
-  /// When a user's broker locks by itself.
+  /// When a user's broker locks automatically.
   public struct LockSettings: Sendable, Equatable {
     public var onSuspend = false
     public var onScreenLock = false
@@ -113,7 +113,7 @@ public struct Settings: Sendable, Equatable {
   public struct HTTPSettings: Sendable, Equatable {
     /// The loopback port; nil: none.
     public var listen: LocalAddress?
-    /// The Unix socket, as it is written: a path that does not begin with `/` is beside the broker's own socket; nil: none.
+    /// The Unix socket, as written: a path without a leading `/` is next to the broker's own socket; nil: none.
     public var unix: String?
 
     public init() {}

@@ -3,24 +3,24 @@ public import Logging
 public import NIOCore
 public import NIOHTTP1
 
-/// What a server's requests mean, and who may make them.
+/// The meaning of a server's requests, and their permitted clients.
 public protocol HTTPApplication: Sendable {
-  /// What the server refuses by a request's head, before the application sees it.
+  /// Refusals by a request's head, before the application sees it.
   var checks: HTTPHeadChecks { get }
-  /// Who gets a place. Called once, on the server's event loop.
+  /// The slots. Called once, on the server's event loop.
   func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces
 }
 
 public enum HTTPHeadChecks: Sendable {
   /// Framing that two parsers could read differently, hosts that are not this machine, and browsers.
   case programs
-  /// The same, but pages that a person visits may have the person's browser ask.
+  /// The same, but pages that a user visits may make the user's browser ask.
   case everybody
   /// Nothing: the application checks.
   case none
 }
 
-/// Who gets a place at a server, and who is closed for another. Lives on the server's event loop.
+/// Assigns slots at a server, and chooses connections to evict. Used on the server's event loop.
 public protocol HTTPPlaces: AnyObject {
   /// A connection was accepted: it is begun (``HTTPConnection/begin(_:)``) or closed, now or later.
   func accepted(_ connection: HTTPConnection)
@@ -52,15 +52,15 @@ extension CallerApplication {
 
 /// The requests of one connection, one after the other. Lives on its event loop.
 public protocol HTTPConversation: AnyObject {
-  /// What is done with a request, from its head alone.
+  /// The action for a request, from its head only.
   func intake(of head: HTTPRequestHead) -> HTTPIntake
   /// Answers a request whose body is whole, at once or later, once (``HTTPExchange/reply(_:)``).
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange)
   /// Answers a request while its body comes in.
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange)
-  /// The words for a request that cannot be read; the connection ends with them.
+  /// The text for an unreadable request; the connection ends with it.
   ///
-  /// - Parameter line: the first bytes of the connection's latest request line, as far as they came.
+  /// - Parameter line: the first bytes of the connection's latest request line, as far as received.
   func words(for refusal: HTTPRefusal, line: [UInt8]) -> HTTPReply
 }
 
@@ -135,7 +135,7 @@ public struct HTTPReply: Sendable {
       status, type: "application/json", String(decoding: JSON.object(members).serialized(), as: UTF8.self) + "\n")
   }
 
-  /// Where the request cannot be read on after it.
+  /// If the connection cannot be read after it.
   public func last() -> HTTPReply {
     var reply = self
     reply.isLast = true

@@ -7,12 +7,12 @@ import NIOHTTP1
 public import NIOPosix
 import Synchronization
 
-/// HTTP/1.1 for programs and browsers of this machine, on a loopback port or a Unix socket. It asks the kernel who is at
-/// the other end of a connection, and bounds what comes and how long that may take; who gets a place, and what the
-/// requests mean, is its application's. It is started once and stopped once.
+/// HTTP/1.1 for programs and browsers of this machine, on a loopback port or a Unix socket. It asks the kernel for the
+/// peer of a connection, and limits input and times; slots and the meaning of requests belong to its application. It is
+/// started and stopped once.
 public final class HTTPServer: Sendable {
   public struct Limits: Sendable {
-    /// Open at once in all, and of one holder. Root and the broker's own user have places beside these.
+    /// The maximum of open connections in total, and of one holder. Root and the broker's own user have separate slots.
     public var connections = 1024
     public var connectionsPerHolder = 256
     /// The part of them that all callers without a rule have together.
@@ -32,9 +32,9 @@ public final class HTTPServer: Sendable {
     public var idle = Duration.seconds(75)
     /// For which a request's body may stop, and a client may read nothing of its answer.
     public var stall = Duration.seconds(30)
-    /// From the connection's place to the end of its request's body, whatever else may take its time; nil: no bound.
+    /// From the connection's slot to the end of its request's body, with its own time limit; nil: none.
     public var request: Duration?
-    /// From the last answer to the connection's end, and bytes that are read and dropped for so long.
+    /// From the last answer to the connection's end; input is read and dropped during this time.
     public var linger = Duration.seconds(5)
     public var dropped = 16 << 20
     /// Whether a connection is for more than one request.
@@ -43,7 +43,7 @@ public final class HTTPServer: Sendable {
     public var backlog: Int32 = 4096
     /// Who may connect to the Unix socket.
     public var mode: UInt32 = 0o660
-    /// What still goes on at the stop is cut off after so long.
+    /// Requests still running at the stop are cut off after this time.
     public var stop = Duration.seconds(5)
 
     public init() {}
@@ -67,7 +67,7 @@ public final class HTTPServer: Sendable {
   /// The units of all servers' callers.
   static let groups = ControlGroups()
 
-  /// Nil: the listening sockets are somebody else's.
+  /// Nil: the listening sockets belong to another part.
   private let address: LocalListener?
   private let limits: Limits
   /// That of the listening socket and of the places.
@@ -99,14 +99,14 @@ public final class HTTPServer: Sendable {
     self.application = application
   }
 
-  /// Bytes of a connection that the kernel keeps; it doubles that for what they cost it.
+  /// Bytes of a connection that the kernel keeps; it doubles that for their cost.
   private static let receiveBuffer: SocketOptionValue = 128 << 10
 
   private static let sendBuffer: SocketOptionValue = 256 << 10
 
   /// Listens, and returns where: `127.0.0.1:7817`, or the path of the socket. A loopback port is had on both addresses.
   public func start() async throws(HTTPServerError) -> String {
-    guard let address else { preconditionFailure("the listening sockets are somebody else's") }
+    guard let address else { preconditionFailure("the listening sockets belong to another user") }
     if case .loopback = address, (application as? any CallerApplication)?.identifiesCallers == true,
       !LoopbackPeer.isAvailable
     {
@@ -131,8 +131,8 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  /// For listening sockets that somebody else binds, and closes before the ``stop()``: what they accept is served. Called
-  /// once, in place of ``start()``.
+  /// For listening sockets that another part binds, and closes before ``stop()``: connections that they accept are
+  /// served. Called once, instead of ``start()``.
   public func bootstrap() async throws -> ServerBootstrap {
     var served: [ObjectIdentifier: NIOLoopBound<ServedConnections>] = [:]
     for loop in loops {
@@ -147,7 +147,7 @@ public final class HTTPServer: Sendable {
     let groups = if case .unix = address { Self.groups } else { nil as ControlGroups? }
     return ServerBootstrap(group: loop, childGroup: group)
       .serverChannelOption(.backlog, value: limits.backlog)
-      // The kernel's part of what is held: when a client ends its side, NIO reads all of it at once.
+      // The kernel's part of the held bytes: when a client ends its side, NIO reads all of it at once.
       .serverChannelOption(.socketOption(.so_rcvbuf), value: Self.receiveBuffer)
       // The kernel tells that there is room when a third of it is free: a slow reader has the time of a stall for that.
       .serverChannelOption(.socketOption(.so_sndbuf), value: Self.sendBuffer)
@@ -243,7 +243,7 @@ public final class HTTPServer: Sendable {
   }
 }
 
-/// Where a server listens: on this machine only.
+/// The server's address: only on this machine.
 public enum LocalListener: Sendable, Equatable {
   /// A loopback literal, without brackets, and a TCP port; 0: the kernel chooses.
   case loopback(host: String, port: Int)
@@ -276,9 +276,9 @@ public struct HTTPServerError: Error, Sendable, Equatable {
     }
   }
 
-  /// What a person does next.
+  /// The user's next step.
   ///
-  /// - Parameter key: where the address is configured, such as `[http] listen`.
+  /// - Parameter key: the key of the address, such as `[http] listen`.
   public func hint(_ key: String) -> String {
     switch code {
     case EADDRINUSE: "stop the program that has it, or choose another in \(key)"
@@ -286,7 +286,7 @@ public struct HTTPServerError: Error, Sendable, Equatable {
     case EACCES, EPERM:
       "choose a port from 1024 up, or a path in a folder of grantd's user or root that no other user may write, in \(key)"
     case EAFNOSUPPORT:
-      "this kernel does not tell who is at the other end of a TCP connection (inet_diag): serve a Unix socket alone"
+      "this kernel does not identify the peer of a TCP connection (inet_diag): serve only a Unix socket"
     default: "see \(key)"
     }
   }

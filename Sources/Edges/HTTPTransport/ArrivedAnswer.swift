@@ -5,8 +5,8 @@ import NIOHTTP1
 import OAuth
 import Synchronization
 
-/// What has arrived of an answer. A server that names too large a length, or ends the connection without a word of HTTP or TLS,
-/// takes nothing from it: a JSON object that is there to its last brace is whole, as no part of one is an object.
+/// The received part of an answer. A server with too large a length, or with an unannounced end, loses nothing: a JSON
+/// object that is complete to its last brace is whole, as no part of one is an object.
 final class ArrivedAnswer: Sendable {
   private let limit: Int
   private let answer = Mutex<HTTPResponse?>(nil)
@@ -18,7 +18,7 @@ final class ArrivedAnswer: Sendable {
 
   /// - Parameters:
   ///   - limit: the largest body, in bytes, before and after decoding.
-  ///   - mustDecode: an unknown content coding is an error; else such an answer is returned as it came.
+  ///   - mustDecode: an unknown content coding is an error; otherwise such an answer is returned unchanged.
   init(limit: Int, mustDecode: Bool = true) {
     self.limit = limit
     self.mustDecode = mustDecode

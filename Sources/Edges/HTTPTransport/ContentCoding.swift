@@ -67,7 +67,7 @@ enum ContentCoding {
     var input = [UInt8](body)
     var output = [UInt8](repeating: 0, count: chunk)
     var decoded = Data()
-    // Bytes of whole gzip members: some servers pad what follows them.
+    // Bytes of whole gzip members: some servers add padding after them.
     var whole: Int?
     return input.withUnsafeMutableBufferPointer { input in
       stream.next_in = input.baseAddress

@@ -6,14 +6,14 @@ import NIOPosix
 public import OAuth
 import Synchronization
 
-/// Sends requests by HTTP/1.1: no redirects, every body and time of the broker's own requests bounded, and connections that
-/// are shared by requests of the same pool and choice of certificates alone.
+/// Sends requests by HTTP/1.1: no redirects, every body and time of the broker's own requests limited, and connections
+/// shared only by requests with the same pool and certificates.
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
   /// From the call on to the response's last byte, in time in which this process ran.
   public static let deadline = Duration.seconds(30)
-  /// Revocations hold up a person's logout.
+  /// Revocations delay a user's logout.
   static let revocationDeadline = Duration.seconds(10)
 
   private let all: AllUpstreams
@@ -23,8 +23,8 @@ public final class HTTPTransport: Transport {
   private let deadline: Duration
 
   /// - Parameters:
-  ///   - deadline: from the call on to the response's last byte.
-  ///   - uptime: since the machine started, also while it slept.
+  ///   - deadline: from the call to the response's last byte.
+  ///   - uptime: since boot, including suspended time.
   public convenience init(
     userAgent: String, deadline: Duration = HTTPTransport.deadline, uptime: @escaping @Sendable () -> Duration
   ) {
@@ -101,7 +101,7 @@ public final class HTTPTransport: Transport {
     _ request: HTTPRequest, over pool: ConnectionPool
   ) throws(TransportError) -> UpstreamRequest {
     guard let server = UpstreamServer(request.url, over: pool, tls: request.tls) else {
-      throw TransportError(.notSent, "\(request.url.absoluteString.printable(limit: 256)) is no address of a server")
+      throw TransportError(.notSent, "\(request.url.absoluteString.printable(limit: 256)) is not a URL of a server")
     }
     var headers: HTTPHeaders = ["Host": server.authority]
     for header in request.headers {

@@ -24,7 +24,7 @@ final class NameLookups: Sendable {
   /// Addresses of a name that are tried.
   static let mostAddresses = 4
 
-  /// Runs the work on a thread of its own, or returns the error of pthread_create(3).
+  /// Runs the work on a separate thread, or returns the error of pthread_create(3).
   typealias Spawner = @Sendable (_ work: @escaping @Sendable () -> Void) -> CInt
   /// Blocks until the name's addresses are known: numeric, the best first.
   typealias Resolver = @Sendable (String) -> Answer
@@ -58,7 +58,7 @@ final class NameLookups: Sendable {
   private let timeout: Duration
 
   /// - Parameters:
-  ///   - hosts: answers without waiting, where no thread is free.
+  ///   - hosts: answers without waiting, if no thread is free.
   ///   - spawn: starts the thread of a lookup.
   init(
     most: Int = NameLookups.most, timeout: Duration = NameLookups.timeout,
@@ -73,7 +73,7 @@ final class NameLookups: Sendable {
     self.resolve = resolve
   }
 
-  /// The addresses in the order in which they are tried.
+  /// The addresses in the order of attempts.
   func addresses(of host: String) async throws(TransportError) -> [String] {
     let known = state.withLock { state in
       state.known[host].flatMap { $0.until > .now() ? $0.answer : nil }
@@ -130,7 +130,7 @@ final class NameLookups: Sendable {
       let message = "\(most) other names are being looked up: does the name server answer?"
       continuation.resume(returning: hosts(host).mapError { _ in Failure(message: message) })
     }
-    // Where that was before it waited, nobody else ends it.
+    // If that was before its wait, no other code ends it.
     if Task.isCancelled { end(number, .failure(Failure(message: "the name is no longer needed"))) }
   }
 

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Time in which this process ran. A suspended machine and a stopped process (SIGSTOP) do not count: an answer that came
-/// meanwhile is in the socket's buffer, and is read before anybody gives it up.
+/// Time in which this process ran. A suspended machine and a stopped process (SIGSTOP) do not count: an answer of that
+/// time is in the socket's buffer, and is read before it is given up.
 struct RunningTime: Sendable {
   /// A sleep is made of sleeps of this length. One that ends later than this after its end is from before a freeze.
   static let tick = Duration.seconds(1)

@@ -10,7 +10,7 @@ enum SystemAuthorities {
   private static let bundles = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
   private static let folder = "/etc/ssl/certs"
 
-  /// What the bundle was when it was parsed.
+  /// The bundle's state when it was parsed.
   struct Stamp: Equatable {
     var file: UInt64
     var size: Int64
@@ -21,7 +21,7 @@ enum SystemAuthorities {
 
   private static let parsed = Mutex<(stamp: Stamp, certificates: [NIOSSLCertificate])?>(nil)
 
-  /// Settings that trust them. Where there is no bundle, the library looks for itself.
+  /// Settings that trust them. Without a bundle the library uses its own search.
   static func configuration() -> TLSConfiguration {
     var tls = TLSConfiguration.makeClientConfiguration()
     guard let certificates = certificates() else { return tls }
@@ -29,7 +29,7 @@ enum SystemAuthorities {
       tls.trustRoots = .certificates(certificates)
       return tls
     }
-    // The library takes the two in this order alone.
+    // The library accepts the two only in this order.
     tls.trustRoots = .file(folder)
     tls.additionalTrustRoots = [.certificates(certificates)]
     return tls
@@ -49,7 +49,7 @@ enum SystemAuthorities {
     return nil
   }
 
-  /// What the bundle is now; nil: there is none.
+  /// The bundle's current state; nil: none.
   static var stamp: Stamp? {
     for bundle in bundles {
       if let stamp = stamp(of: bundle) { return stamp }

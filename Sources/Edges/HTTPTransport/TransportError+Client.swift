@@ -6,11 +6,11 @@ import NIOSSL
 import OAuth
 
 extension TransportError {
-  /// What the error of a connection means. Whether anything was sent is what matters: a request that was not may be repeated
-  /// freely. What stood in the way is for people.
+  /// The meaning of a connection's error. The main question is whether anything was sent: an unsent request may be
+  /// repeated freely. The cause is for users.
   ///
-  /// - Parameter isOpen: a request may have been sent by it. The error's number does not say so: read(2) fails with ECONNREFUSED
-  ///   or EHOSTUNREACH too, where what was sent is not acknowledged (tcp(7)).
+  /// - Parameter isOpen: a request may have been sent on it. The error's number does not tell: read(2) fails with
+  ///   ECONNREFUSED or EHOSTUNREACH too, if sent data are not acknowledged (tcp(7)).
   init(_ error: any Error, host: String, isOpen: Bool) {
     switch error {
     case let error as TransportError: self = error
@@ -39,8 +39,8 @@ extension TransportError {
     }
   }
 
-  /// A server may refuse our certificate once our side of the handshake is done (RFC 8446 §4.4.2.4): it then takes
-  /// nothing of what was sent.
+  /// A server may refuse the client certificate after this side's handshake (RFC 8446 §4.4.2.4): it then accepts none
+  /// of the sent data.
   private static func clientRefusal(_ text: String) -> String? {
     let alerts = [
       "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN",
@@ -53,7 +53,7 @@ extension TransportError {
     return "does not accept the client's certificate (\(alert.replacing("_", with: " ").lowercased()))"
   }
 
-  /// The library tells what was wrong with a certificate in its text alone.
+  /// The library reports the fault of a certificate only in its text.
   private init(handshake error: any Error, host: String) {
     let text = "\(error)"
     if let refusal = Self.clientRefusal(text) {

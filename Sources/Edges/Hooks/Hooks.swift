@@ -9,19 +9,19 @@ public final class Hooks: Sendable {
   public struct Limits: Sendable {
     /// Programs that run at a time.
     public var running = 8
-    /// Of these, runs of one hook: a slow one leaves places to the others.
+    /// Of these, runs of one hook: a slow one leaves slots to the others.
     public var runningOfOne = 4
     /// Runs that wait; beyond them the oldest is dropped.
     public var queued = 256
     /// From SIGTERM to SIGKILL.
     public var grace = Duration.seconds(2)
-    /// What runs at the end of the broker is left alone for so long.
+    /// Hooks at the broker's end are not disturbed for this time.
     public var ending = Duration.seconds(2)
 
     public init() {}
   }
 
-  /// What came of the runs so far.
+  /// The results of the runs so far.
   public struct Figures: Sendable, Equatable {
     public var running = 0
     public var queued = 0
@@ -57,7 +57,8 @@ public final class Hooks: Sendable {
   private let uptime: @Sendable () -> Duration
   private let logger: Logger
 
-  /// - Parameter environment: the broker's own, of which hooks get `PATH`, `LANG` and what their settings name.
+  /// - Parameter environment: the broker's own, from which hooks get `PATH`, `LANG` and the variables of their
+  ///   settings.
   /// - Parameter uptime: a clock that never steps.
   public init(
     limits: Limits = Limits(), environment: [String: String], uptime: @escaping @Sendable () -> Duration, logger: Logger
@@ -134,7 +135,7 @@ public final class Hooks: Sendable {
     var metadata: Logger.Metadata = ["event": "\(event.type.rawValue)", "command": "\(hook.command.first ?? "")"]
     if let account = event.account { metadata["account"] = "\(account)" }
     let output = String(decoding: report.output, as: UTF8.self)
-    // One line of the journal for each, and nothing that steers a terminal.
+    // One line of the journal for each, without terminal control characters.
     if !output.isEmpty { metadata["output"] = "\(Occasion.clean(output, limit: Run.keptOutput))" }
     switch report.result {
     case .succeeded: logger.debug("the hook of \(hook.name) \(report.text)", metadata: metadata)

@@ -1,11 +1,11 @@
 import Broker
 import BrokerAPI
 
-/// An event as a hook is told of it: the texts of others cleaned and bounded, the environment, the line of JSON.
+/// An event in the form for a hook: foreign texts cleaned and limited, the environment, the line of JSON.
 struct Occasion {
   /// Unicode scalars of a text for people.
   static let longestText = 512
-  /// Where the broker itself has none.
+  /// If the broker itself has none.
   static let standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
   static let standardLanguage = "C.UTF-8"
 
@@ -25,7 +25,7 @@ struct Occasion {
   /// One line, with its newline.
   var line: [UInt8] { JSON(encoding: event).serialized() + [UInt8(ascii: "\n")] }
 
-  /// `NAME=value`, sorted: what is listed here and nothing else.
+  /// `NAME=value`, sorted: exactly the listed variables.
   ///
   /// - Parameter own: the broker's environment.
   func environment(own: [String: String], pass names: [String]) -> [String] {
@@ -61,7 +61,7 @@ struct Occasion {
     return variables.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
   }
 
-  /// What a program is called is its own choice.
+  /// A program chooses its own name.
   private static func clean(_ release: ReleaseView) -> ReleaseView {
     var release = release
     release.scopes = release.scopes?.map(clean)
@@ -75,7 +75,8 @@ struct Occasion {
 
   private static func clean(_ text: String) -> String { clean(text, limit: longestText) }
 
-  /// A provider's words may be anything: each run of control and invisible format characters becomes one space.
+  /// A provider's message may have any characters: each run of control and invisible format characters becomes one
+  /// space.
   static func clean(_ text: String, limit: Int) -> String {
     var result = String.UnicodeScalarView()
     for scalar in text.unicodeScalars.prefix(limit) {

@@ -3,10 +3,10 @@ import Glibc
 import Platform
 import Synchronization
 
-/// One run of a program, in a process group of its own, on a thread that waits for it.
+/// One run of a program, in its own process group, on a thread that waits for it.
 ///
-/// The group ends with the program: what it leaves behind is killed before it is reaped, while its number still is its
-/// own. Whatever must outlive a hook is started elsewhere (`systemd-run`).
+/// The group ends with the program: its other processes are killed before it is reaped, while the number is still its
+/// own. A process that must outlive a hook is started elsewhere (`systemd-run`).
 final class Run: Sendable {
   /// Bytes of standard output and standard error together that are kept; the rest is read and thrown away.
   static let keptOutput = 4096
@@ -83,7 +83,7 @@ final class Run: Sendable {
     output.closeWriting()
     let ending = wait(for: pid, &input, &output)
     let status = reap(pid)
-    // What it wrote last; its group is gone, so that this ends.
+    // Its last output; its group has ended, so this ends.
     output.drain()
     return Report(ending, status: status, timeout: timeout, output: output.kept)
   }
@@ -99,7 +99,7 @@ final class Run: Sendable {
     }
   }
 
-  /// Writes what is left of the input and reads the output until the program has ended, and ends it when it must.
+  /// Writes the rest of the input and reads the output until the program has ended, and ends it at its limit.
   private func wait(for pid: pid_t, _ input: inout ChildPipe, _ output: inout ChildPipe) -> Ending {
     let pidfd = clinux_pidfd_open(pid)
     defer { if pidfd >= 0 { close(pidfd) } }
@@ -124,7 +124,7 @@ final class Run: Sendable {
       if entries[1].revents != 0 { output.read() }
       if entries[2].revents != 0 { input.write() }
     }
-    // It may have obeyed before this thread saw that it was told to.
+    // It may have obeyed before this thread noticed.
     return ending == .byItself && state.withLock { $0.isStopped } ? .stopped : ending
   }
 

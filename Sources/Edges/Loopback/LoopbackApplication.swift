@@ -7,8 +7,8 @@ import NIOHTTP1
 public import OAuth
 import Synchronization
 
-/// What programs get over HTTP that speak nothing else: a token endpoint (RFC 6749 §3.2), and requests to a provider's API that the
-/// broker sends with an account's token, and accounts as the SDKs of clouds find them.
+/// The HTTP interface for programs that speak nothing else: a token endpoint (RFC 6749 §3.2), requests to a provider's
+/// API that the broker sends with an account's token, and accounts in the form of clouds' metadata servers.
 public final class LoopbackApplication: Sendable {
   private struct State {
     var settings = LoopbackSettings()
@@ -24,8 +24,8 @@ public final class LoopbackApplication: Sendable {
   let now: @Sendable () -> Timestamp
 
   /// - Parameters:
-  ///   - transport: for what the broker asks clouds itself.
-  ///   - upstreams: for what is passed on, by the event loop of its connection.
+  ///   - transport: for the broker's own requests to clouds.
+  ///   - upstreams: for forwarded requests, by the event loop of their connection.
   ///   - now: the wall clock.
   public init(
     _ transport: any Transport, upstreams: @escaping @Sendable (any EventLoop) -> Upstreams,
@@ -44,7 +44,7 @@ public final class LoopbackApplication: Sendable {
   /// Who answers; there is a broker only when the configuration was read.
   public func serve(_ broker: any LoopbackBroker) { state.withLock { $0.broker = broker } }
 
-  /// What is configured now; a reload brings others.
+  /// The current configuration; a reload replaces it.
   public func configure(_ settings: LoopbackSettings) { state.withLock { $0.settings = settings } }
 
   var settings: LoopbackSettings { state.withLock { $0.settings } }
@@ -145,7 +145,7 @@ final class LoopbackConversation: HTTPConversation {
   }
 }
 
-/// Of a caller whom the kernel does not tell: nothing.
+/// For a caller that the kernel does not identify: nothing.
 private final class NobodysConversation: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     .refuse(HTTPReply(.forbidden, error: "forbidden", "the kernel does not identify the caller").last())

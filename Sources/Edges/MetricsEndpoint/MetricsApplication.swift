@@ -4,16 +4,16 @@ public import HTTPServer
 import NIOCore
 import NIOHTTP1
 
-/// The metrics over HTTP, for a scraper on this machine: `GET /metrics` and nothing else.
+/// The metrics over HTTP, for a scraper on this machine: only `GET /metrics`.
 public struct MetricsApplication: CallerApplication {
   private let scrape: @Sendable () async -> String
 
-  /// - Parameter scrape: the metrics as they are now, as OpenMetrics text.
+  /// - Parameter scrape: the current metrics, as OpenMetrics text.
   public init(scrape: @escaping @Sendable () async -> String) {
     self.scrape = scrape
   }
 
-  /// Whoever can connect may read them.
+  /// Any client that can connect may read them.
   public var identifiesCallers: Bool { false }
   public var checks: HTTPHeadChecks { .everybody }
 

@@ -8,11 +8,11 @@ import Synchronization
 public final class Connection: @unchecked Sendable {
   public struct Options: Sendable {
     public var isReadOnly = false
-    /// Nothing can change the file, and it has no log: SQLite makes no files beside it. Only with `isReadOnly`.
+    /// No program can change the file, and it has no log: SQLite makes no files next to it. Only with `isReadOnly`.
     public var isImmutable = false
     /// How long a statement waits for another connection.
     public var patience: Duration = .zero
-    /// Run on the open connection before all else.
+    /// Run first on the open connection.
     public var preparations: [@Sendable (Database) throws -> Void] = []
 
     public init() {}
@@ -21,9 +21,9 @@ public final class Connection: @unchecked Sendable {
   private let database: Database
   private let turn = Mutex(())
 
-  /// Makes the file where it is missing, unless the connection is read-only.
+  /// Makes the file if it is missing, unless the connection is read-only.
   ///
-  /// - Throws: `DatabaseError`, also where the file is no database; and what a preparation throws.
+  /// - Throws: `DatabaseError`, also for a file that is not a database; and errors of a preparation.
   public init(path: String, _ options: Options = Options()) throws {
     // No mutex of SQLite's: `turn` is one.
     let access = options.isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
@@ -55,7 +55,7 @@ public final class Connection: @unchecked Sendable {
     return String(decoding: bytes, as: UTF8.self) + "?immutable=1"
   }
 
-  /// Without a transaction but those that `body` begins.
+  /// Without a transaction except those that `body` begins.
   public func use<Value: Sendable>(_ body: (Database) throws -> Value) rethrows -> Value {
     try turn.withLock { _ in try body(database) }
   }
@@ -65,7 +65,7 @@ public final class Connection: @unchecked Sendable {
     try use { try $0.transaction(.deferred, body) }
   }
 
-  /// As ``read(_:)``, of a database that may be damaged: after damage SQLite also refuses to commit what was only read.
+  /// As ``read(_:)``, for a database that may be damaged: after damage SQLite also refuses to commit a read.
   public func inspect<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
     try use { database in
       try database.begin(.deferred)
@@ -79,6 +79,6 @@ public final class Connection: @unchecked Sendable {
     try use { try $0.transaction(.immediate, body) }
   }
 
-  /// Ends a transaction that was left open, and closes. Where a statement is still read, it stays open.
+  /// Ends an open transaction, and closes. If a statement is still read, it stays open.
   public func close() throws { try use { try $0.close() } }
 }

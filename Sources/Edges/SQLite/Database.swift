@@ -11,13 +11,13 @@ public final class Database {
 
   /// How much of the log is taken into the database (SQLite, "sqlite3_wal_checkpoint_v2").
   public enum Checkpoint: Int32, Sendable {
-    /// As much as nobody reads.
+    /// An unlimited value.
     case passive = 0
     /// All, and the log is emptied.
     case truncate = 3
   }
 
-  /// Statements that are kept ready. Some are made anew for each question, and give way.
+  /// Prepared statements. Some are made for each query, and are dropped first.
   private static let keptStatements = 100
 
   /// Nil: it is closed.
@@ -30,7 +30,7 @@ public final class Database {
 
   deinit {
     kept = [:]
-    // What is still read ends it later.
+    // A running read ends it later.
     sqlite3_close_v2(open)
   }
 
@@ -75,7 +75,7 @@ public final class Database {
     return statement
   }
 
-  /// The first column of the first row; nil where there is none.
+  /// The first column of the first row; nil if there is none.
   public func value(_ sql: String, _ arguments: [ColumnValue] = []) throws -> ColumnValue? {
     let rows = try Cursor(statement(sql), arguments)
     return try rows.next() ? rows.value(at: 0) : nil
@@ -109,7 +109,7 @@ public final class Database {
       try run("COMMIT")
       return value
     } catch {
-      // The first error says why; SQLite may have taken it back by itself.
+      // The first error has the reason; SQLite may have rolled back by itself.
       try? rollback()
       throw error
     }
@@ -121,7 +121,7 @@ public final class Database {
     try run(kind.rawValue)
   }
 
-  /// Also where no transaction is open.
+  /// Also if no transaction is open.
   public func rollback() throws {
     guard sqlite3_get_autocommit(try handle) == 0 else { return }
     try run("ROLLBACK")

@@ -2,7 +2,7 @@ import CSQLite
 
 /// What SQLite answered instead of doing it.
 public struct DatabaseError: Error, Equatable {
-  /// With SQLite's reason, where it has one (SQLite, "Extended Result Codes").
+  /// With SQLite's reason, if any (SQLite, "Extended Result Codes").
   public let extendedCode: ResultCode
   /// SQLite's: it has names of tables and columns, but no values.
   public let message: String?
@@ -20,7 +20,7 @@ public struct DatabaseError: Error, Equatable {
   public var code: ResultCode { extendedCode.primary }
 }
 
-/// SQLite's result codes; those that this project tells apart have names.
+/// SQLite's result codes; those that this project distinguishes have names.
 public struct ResultCode: RawRepresentable, Hashable, Sendable {
   public let rawValue: Int32
 

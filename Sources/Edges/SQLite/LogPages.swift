@@ -1,8 +1,8 @@
 import CSQLite
 import Synchronization
 
-/// How many pages a database's log has that are not in the database. On a watched connection SQLite does not take the log
-/// in by itself.
+/// The pages of a database's log that are not in the database. On a watched connection SQLite does no automatic
+/// checkpoints.
 public final class LogPages: Sendable {
   private let count = Atomic<Int>(0)
 
@@ -11,7 +11,7 @@ public final class LogPages: Sendable {
   /// After the last commit.
   public var pages: Int { count.load(ordering: .relaxed) }
 
-  /// Counts on this connection, which keeps this value for as long as it is open.
+  /// Counts on this connection, which keeps this value while it is open.
   public func watch(_ database: Database) throws {
     database.watcher = self
     sqlite3_wal_hook(

@@ -18,7 +18,7 @@ public final class Statement {
 
   deinit { sqlite3_finalize(handle) }
 
-  /// From its binding to its reset: what is bound or read must not become another's.
+  /// From its binding to its reset: bound or read values must not be mixed with others.
   fileprivate(set) var isTaken = false
 
   /// Runs it to its end.
@@ -29,7 +29,7 @@ public final class Statement {
     while try step() {}
   }
 
-  /// - Throws: also where there are fewer arguments than parameters: SQLite would take the others for NULL.
+  /// - Throws: also for fewer arguments than parameters: SQLite would use NULL for the others.
   fileprivate func bind(_ arguments: [ColumnValue]) throws {
     let count = Int(sqlite3_bind_parameter_count(handle))
     guard arguments.count == count else {
@@ -82,7 +82,7 @@ public final class Cursor {
     try statement.bind(arguments)
   }
 
-  /// Ends what it read, which would keep a log from being taken in.
+  /// Ends its read, which would block a checkpoint.
   deinit { statement.reset() }
 
   /// False: there are no more.
@@ -104,7 +104,7 @@ public final class Cursor {
 
   public func integer(at column: Int) -> Int64 { sqlite3_column_int64(statement.handle, Int32(column)) }
 
-  /// Of a text or a blob, until the next row is asked for.
+  /// A text or a blob, until the next row.
   public func bytes(at column: Int) -> UnsafeRawBufferPointer {
     UnsafeRawBufferPointer(
       start: sqlite3_column_blob(statement.handle, Int32(column)),
@@ -121,7 +121,7 @@ public final class Cursor {
     }
   }
 
-  /// Known from the first row on: a statement that was kept is compiled anew there, where the schema has changed.
+  /// Known from the first row on: a kept statement is compiled again there, if the schema has changed.
   var columnCount: Int { Int(sqlite3_column_count(statement.handle)) }
 
   /// As ``columnCount``.

@@ -54,7 +54,7 @@ extension StoreError {
       return otherwise("it was locked by another program for \(Opening.patience.components.seconds) s")
     case .cannotOpen, .permission, .unauthorized:
       return otherwise(disk ?? "a file cannot be opened: \(error.detail)")
-    case .constraint: return otherwise("the change does not fit what is there: \(error.detail)")
+    case .constraint: return otherwise("the change conflicts with the stored data: \(error.detail)")
     default: return otherwise(error.detail)
     }
   }

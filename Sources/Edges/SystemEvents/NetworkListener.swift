@@ -1,7 +1,8 @@
 import CLinux
 import Glibc
 
-/// Hears from the kernel of links, addresses and routes. First it asks for what is there, which is no news.
+/// Receives changes of links, addresses and routes from the kernel. First it requests the existing ones, which are not
+/// reported.
 struct NetworkListener {
   /// Datagrams in one go: who announces more is heard again with the next.
   private static let datagrams = 64
@@ -13,7 +14,7 @@ struct NetworkListener {
   private var question: CInt = 0
   private var buffer = [UInt8](repeating: 0, count: 64 << 10)
 
-  /// Nil, with errno, where the sandbox does not allow it.
+  /// Nil, with errno, if the sandbox forbids it.
   init?() {
     descriptor = clinux_route_socket()
     guard descriptor >= 0 else { return nil }
@@ -31,7 +32,7 @@ struct NetworkListener {
       }
       switch errno {
       case EAGAIN: return appeared
-      // Messages were lost: nobody knows what they said.
+      // Messages were lost, with unknown content.
       case ENOBUFS:
         question = Self.questions
         appeared = true

@@ -1,6 +1,6 @@
-/// What of the network is there, so that a message that only repeats it says nothing.
+/// The known state of the network, so that a message that repeats it is not reported.
 struct NetworkView {
-  /// What is remembered at most; what does not fit counts as new each time.
+  /// The maximum number of remembered entries; others are reported as new each time.
   static let limit = 4096
 
   private struct Thing: Hashable {
@@ -19,7 +19,7 @@ struct NetworkView {
       return links.count < Self.limit ? links.insert(index).inserted : !links.contains(index)
     case .link(let index, false):
       links.remove(index)
-      // The kernel does not tell of the routes that go with a link.
+      // The kernel does not report the routes that disappear with a link.
       things = things.filter { $0.index != index }
       return false
     case .address(let index, let key, let isThere):

@@ -1,15 +1,15 @@
 /// One message of the kernel about its network (rtnetlink(7)), as far as it matters here.
 enum RouteMessage: Equatable {
-  /// Whether it is up and has a carrier; nil: it is gone. The loopback link is never up.
+  /// Whether it is up and has a carrier; nil: it was removed. The loopback link is never up.
   case link(index: UInt32, isUp: Bool)
-  /// A global address that may be used, or one that may not or is gone.
+  /// A usable global address, or one that is unusable or was removed.
   case address(index: UInt32, address: [UInt8], isThere: Bool)
   /// `key`: family, table, gateway and metric.
   case defaultRoute(index: UInt32, key: [UInt8], isThere: Bool)
   /// The answer to a question is complete, or is an error.
   case end
 
-  /// What a datagram holds. What is cut short or of no interest is left out.
+  /// The content of a datagram. Truncated and irrelevant parts are omitted.
   static func parse(_ datagram: [UInt8]) -> [RouteMessage] {
     var messages: [RouteMessage] = []
     var rest = Words(datagram[...])

@@ -1,8 +1,8 @@
-/// What happened to the machine that makes it worth while to try at once what waits.
+/// A change of the machine after which waiting work is tried at once.
 public enum SystemEvent: Sendable, Hashable {
   /// A link became operational, or a global address or a default route appeared.
   case networkUp
-  /// The machine was suspended and goes on.
+  /// The machine resumed after a suspend.
   case resumed
   /// The wall clock was set; positive: forwards.
   case clockStepped(by: Duration)

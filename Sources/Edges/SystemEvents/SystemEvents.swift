@@ -11,7 +11,7 @@ public final class SystemEvents: Sendable {
 
   /// Ends with ``close()``. For one reader.
   public let events: AsyncStream<SystemEvent>
-  /// What is not noticed, for the log, such as a network where the sandbox has no netlink.
+  /// Missing sources, for the log, such as the network if the sandbox has no netlink.
   public let limitation: String?
 
   /// Closing it ends the thread.
@@ -69,7 +69,7 @@ public final class SystemEvents: Sendable {
   private static func error() -> String { String(cString: strerror(errno)) }
 }
 
-/// What the thread does.
+/// The thread's work.
 private struct Loop: Sendable {
   let end: Int32
   var network: NetworkListener?

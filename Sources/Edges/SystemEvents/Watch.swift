@@ -1,7 +1,7 @@
-/// Makes events of what was seen and of the clocks; itself reads nothing.
+/// Makes events from observations and clocks; reads nothing itself.
 ///
-/// A step and a suspend show as a jump between two samples: samples must not be further apart than ``Pace/tick``, in
-/// which no clock is slewed by as much as counts for a step.
+/// A step and a suspend appear as a jump between two samples: samples must not be further apart than ``Pace/tick``, in
+/// which no clock is slewed by the minimum of a step.
 struct Watch {
   struct Pace: Sendable {
     /// How long things may settle after the first sign of a network.
@@ -26,7 +26,7 @@ struct Watch {
     last = sample
   }
 
-  /// What has happened since the sample before.
+  /// The events since the previous sample.
   mutating func looked(sawNetwork: Bool, at sample: ClockSample) -> [SystemEvent] {
     var events: [SystemEvent] = []
     if (sample.boottime - sample.monotonic) - (last.boottime - last.monotonic) > Self.leastSuspend {

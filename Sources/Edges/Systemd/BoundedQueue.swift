@@ -1,7 +1,7 @@
 import Dispatch
 import Synchronization
 
-/// Work in its order, on a thread of its own, which may be held up.
+/// Work in order on a separate thread, which may block.
 final class BoundedQueue: Sendable {
   private let queue: DispatchQueue
   private let pending = Atomic(0)
@@ -24,7 +24,7 @@ final class BoundedQueue: Sendable {
     return true
   }
 
-  /// The same as ``settle(within:)``, where nothing else is to be done meanwhile.
+  /// The same as ``settle(within:)``, without other work at the same time.
   func wait(within limit: Duration) {
     let done = DispatchSemaphore(value: 0)
     queue.async { done.signal() }
@@ -32,7 +32,7 @@ final class BoundedQueue: Sendable {
     _ = done.wait(timeout: .now() + .milliseconds(Int(seconds)))
   }
 
-  /// Waits for what was added so far, but no longer than `limit`.
+  /// Waits for earlier work, at most `limit`.
   func settle(within limit: Duration) async {
     let (done, ended) = AsyncStream.makeStream(of: Void.self)
     queue.async { ended.finish() }

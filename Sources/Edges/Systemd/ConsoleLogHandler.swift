@@ -53,8 +53,7 @@ public struct ConsoleLogHandler: LogHandler {
     write(line + "\n")
   }
 
-  /// Whole lines in one call, so that lines of several threads do not mix. A reader that went away is no reason to
-  /// fail.
+  /// Complete lines in one call, so that lines of several threads do not mix. A closed reader is not a failure.
   @Sendable public static func writeToStandardError(_ line: String) {
     var line = line
     line.withUTF8 { bytes in

@@ -14,13 +14,13 @@ public struct Credentials: Sendable {
     /// The unit loads no credentials at all, or none of this name.
     case absent(String)
     case tooLarge(String, limit: Int)
-    /// The file is there and cannot be read (errno).
+    /// The file exists and cannot be read (errno).
     case unreadable(String, Int32)
 
     public var description: String {
       switch self {
       case .invalidName(let name):
-        "'\(LogText.escaped(name, limit: 64))' is no credential name: use 1 to 255 characters without '/'"
+        "'\(LogText.escaped(name, limit: 64))' is not a credential name: use 1 to 255 characters without '/'"
       case .absent(let name):
         "no credential '\(name)': add LoadCredential=\(name):/path/to/file to the unit"
       case .tooLarge(let name, let limit):
@@ -43,7 +43,7 @@ public struct Credentials: Sendable {
     Credentials(directory: getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) })
   }
 
-  /// The bytes of one credential, as they are: a trailing newline stays.
+  /// The bytes of one credential, unchanged: a trailing newline stays.
   public func read(_ name: String, limit: Int = sizeLimit) throws(Failure) -> [UInt8] {
     guard (1...255).contains(name.utf8.count), name != ".", name != "..",
       !name.utf8.contains(where: { $0 == UInt8(ascii: "/") || $0 < 0x20 })

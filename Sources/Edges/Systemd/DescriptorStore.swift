@@ -3,13 +3,13 @@ import Glibc
 
 /// The service manager's store of this service's descriptors (`FileDescriptorStoreMax=`, sd_pid_notify_with_fds(3)).
 ///
-/// What is in it outlives the process over a restart and a crash, and comes back among the inherited descriptors
+/// Its content survives a restart and a crash of the process, and returns among the inherited descriptors
 /// (``ListenFDs``). It is emptied when the service is stopped.
 public struct DescriptorStore: Sendable {
-  /// What the names of stored descriptors begin with; those of socket units do not.
+  /// The prefix of stored descriptors' names; names of socket units do not have it.
   public static let prefix = "kept-"
 
-  /// Of messages that nobody waits for.
+  /// Messages without a waiting caller.
   private static let pendingLimit = 1024
 
   private let send: @Sendable (String, [Int32]) -> Bool
@@ -23,7 +23,7 @@ public struct DescriptorStore: Sendable {
     }
   }
 
-  /// Hands each message to `send` instead, which says whether somebody took it.
+  /// Passes each message to `send` instead, which returns whether it was accepted.
   public init(send: @escaping @Sendable (String, [Int32]) -> Bool) {
     self.send = send
   }
@@ -31,18 +31,18 @@ public struct DescriptorStore: Sendable {
   /// Whether a descriptor of this name came from a store.
   public static func holds(_ name: String) -> Bool { name.hasPrefix(prefix) }
 
-  /// Gives the manager a copy of the descriptor, which has to be a listening socket: of others it hears that they hung
-  /// up, and drops them.
+  /// Gives the manager a copy of the descriptor, which must be a listening socket: it drops others when their peer
+  /// closes.
   ///
   /// - Parameter name: without the prefix; letters, digits and dashes.
-  /// - Returns: false where there is no manager. That it has room it does not say.
+  /// - Returns: false without a manager. Whether there is room is unknown.
   public func keep(_ descriptor: Int32, as name: String) -> Bool {
     send("FDSTORE=1\nFDNAME=\(Self.prefix)\(name)", [descriptor])
   }
 
   /// The same from a thread that must not wait: soon, and in the order of such calls.
   public func keepSoon(_ descriptor: Int32, as name: String) {
-    // What is closed meanwhile may be another file by then.
+    // A number closed in the interim may be another file's by then.
     let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
     guard copy >= 0 else { return }
     let isTaken = queue.add(atMost: Self.pendingLimit) {
@@ -57,7 +57,7 @@ public struct DescriptorStore: Sendable {
     queue.add(atMost: Self.pendingLimit) { forget(name) }
   }
 
-  /// Makes the manager close its copy of what was kept under this name.
+  /// Makes the manager close its copy of the descriptor with this name.
   public func forget(_ name: String) {
     _ = send("FDSTOREREMOVE=1\nFDNAME=\(Self.prefix)\(name)", [])
   }

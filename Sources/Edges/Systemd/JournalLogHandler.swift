@@ -2,11 +2,11 @@ import CSystemd
 import Glibc
 public import Logging
 
-/// Structured entries for systemd's journal: `journalctl GRANTD_ACCOUNT=work` finds what concerns one account.
+/// Structured entries for systemd's journal: `journalctl GRANTD_ACCOUNT=work` finds those of one account.
 ///
 /// Metadata keys become fields, upper-cased and prefixed: `account` → `GRANTD_ACCOUNT`. The key `message_id` becomes
 /// the journal's own `MESSAGE_ID`. Values may have several lines; other control characters and invisible formatting
-/// characters are escaped, as `journalctl --all` and programs that read the journal show what it holds.
+/// characters are escaped, as `journalctl --all` and programs that read the journal show them.
 public struct JournalLogHandler: LogHandler {
   /// Bytes of one field's value; a longer one is cut.
   static let valueLimit = 16 * 1024
@@ -80,7 +80,7 @@ public struct JournalLogHandler: LogHandler {
     }
   }
 
-  /// The journal's name for a metadata key: upper-case letters, digits and underscores alone are valid there.
+  /// The journal's name for a metadata key: only upper-case letters, digits and underscores are valid there.
   static func name(_ key: String) -> String {
     if key == "message_id" { return "MESSAGE_ID" }
     let valid = key.utf8.map { byte -> UInt8 in

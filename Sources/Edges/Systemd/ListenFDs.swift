@@ -2,7 +2,7 @@ import CLinux
 import CSystemd
 import Glibc
 
-/// Sockets that the manager bound for us and handed over at start (sd_listen_fds(3)).
+/// Sockets that the manager bound and passed at the start (sd_listen_fds(3)).
 public enum ListenFDs {
   /// One descriptor, open and close-on-exec. The receiver owns it. A listening Unix stream socket, unless
   /// ``DescriptorStore`` holds it: that may be any that was kept.
@@ -18,7 +18,7 @@ public enum ListenFDs {
     }
   }
 
-  /// Why the descriptors handed over cannot be used.
+  /// The reason why the passed descriptors cannot be used.
   public enum Failure: Error, Equatable, CustomStringConvertible {
     /// `LISTEN_FDS` and its companions contradict each other (errno).
     case unreadable(Int32)
@@ -36,8 +36,8 @@ public enum ListenFDs {
     }
   }
 
-  /// Takes what the manager passed, first by the socket units, then from the store, and clears the variables so that no
-  /// child believes them meant for itself. Empty where there is nothing.
+  /// Takes the manager's descriptors, first of the socket units, then of the store, and clears the variables so that no
+  /// child takes them for its own. Empty without any.
   ///
   /// Call once, before other threads run: it changes the environment.
   public static func take() throws(Failure) -> [Listener] {

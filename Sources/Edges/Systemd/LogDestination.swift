@@ -6,7 +6,7 @@ public enum LogDestination: Hashable, Sendable {
   case journal
   case console
 
-  /// What this process was given.
+  /// The descriptors and variables of this process.
   public static func current() -> LogDestination {
     guard let value = getenv("JOURNAL_STREAM"), let stream = JournalStream(String(cString: value)),
       stream == JournalStream(descriptor: STDERR_FILENO)

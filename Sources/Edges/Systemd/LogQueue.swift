@@ -1,7 +1,7 @@
 import Synchronization
 
-/// Log lines on their way out, written in order by a thread of their own: a journal that stands still, or a reader of
-/// standard error that does not read, delays no request.
+/// Log lines in order on a separate thread: a stopped journal, or a reader of standard error that does not read, delays
+/// no request.
 ///
 /// Lines beyond ``most`` are dropped, and their number is logged as soon as lines are written again.
 public final class LogQueue: Sendable {

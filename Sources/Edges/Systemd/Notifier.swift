@@ -1,16 +1,16 @@
 import CSystemd
 import Synchronization
 
-/// Tells the service manager what this service is doing (sd_notify(3)).
+/// Reports this service's state to the service manager (sd_notify(3)).
 ///
-/// Without `NOTIFY_SOCKET` each message is dropped by libsystemd, so that callers need not ask. Messages may be
-/// sent from any thread; each is one datagram. A manager that does not read keeps nobody: its datagrams wait in a queue of
-/// their own, in their order. Where many wait, what the next one of its kind says anew is dropped.
+/// Without `NOTIFY_SOCKET` libsystemd drops each message, so callers need not check. Messages may be sent from any
+/// thread; each is one datagram. A manager that does not read delays no caller: its datagrams wait in a separate queue,
+/// in order. If many wait, a later message of the same kind replaces them.
 public struct Notifier: Sendable {
   /// `STATUS=` longer than this is cut: `systemctl status` shows one line of it.
   static let statusLimit = 256
 
-  /// Of what is said again and again, so many wait for the manager to read; of the others, as many as a process will send.
+  /// The maximum number of waiting repeated messages; the others are limited by the process itself.
   private static let pendingLimits = (passing: 64, others: 1024)
 
   private let send: @Sendable (String, _ isPassing: Bool) -> Void
@@ -58,9 +58,9 @@ public struct Notifier: Sendable {
     send("STATUS=\(Self.line(text))", true)
   }
 
-  /// A reload began; `ready(status:)` ends it whatever came of it. Ignored after `stopping`.
+  /// A reload began; `ready(status:)` ends it with any result. Ignored after `stopping`.
   ///
-  /// - Parameter monotonic: the `CLOCK_MONOTONIC` reading, which `Type=notify-reload` wants with the message.
+  /// - Parameter monotonic: the `CLOCK_MONOTONIC` time, which `Type=notify-reload` requires with the message.
   public func reloading(monotonic: Duration) {
     sendBeforeEnd("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))")
   }
@@ -81,7 +81,7 @@ public struct Notifier: Sendable {
     send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))", true)
   }
 
-  /// A newline would begin an assignment of its own, so that text from outside could speak for us.
+  /// A newline would begin another assignment, so foreign text could forge messages.
   private static func line(_ text: String) -> String {
     LogText.escaped(text, limit: statusLimit)
   }
@@ -94,7 +94,7 @@ public struct Notifier: Sendable {
 
 /// How often the manager wants to hear `Notifier.watchdog()` (`WatchdogSec=`).
 public enum WatchdogInterval {
-  /// The manager's limit for this process, nil where it asks for none. Feed it twice per interval.
+  /// The manager's limit for this process, nil if none. Feed it twice per interval.
   public static func current() -> Duration? {
     var microseconds: UInt64 = 0
     guard sd_watchdog_enabled(0, &microseconds) > 0, microseconds > 0 else { return nil }

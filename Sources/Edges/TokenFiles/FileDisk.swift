@@ -4,10 +4,10 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Writes token files: aside, synced, and renamed into place, so that nobody reads half of one.
+/// Writes token files atomically: a temporary file, fsync, rename, so that no reader sees half a file.
 ///
-/// Folders and files are opened as they are named: a link in the place of either is refused, as whoever can make one there
-/// would choose where the token goes.
+/// Folders and files are opened without following links: a link instead of either is refused, since its maker would
+/// choose the token's destination.
 public final class FileDisk: TokenFileDisk {
   /// Below it folders are made where they are missing, and files may be for other users.
   private let own: String
@@ -87,7 +87,7 @@ public final class FileDisk: TokenFileDisk {
     }
   }
 
-  /// On a thread that waits for this disk alone.
+  /// On a thread that waits only for this disk.
   private func onDisk<Output: Sendable>(_ path: String, _ work: @escaping @Sendable () -> Output) async -> Output {
     let queue = queues.withLock { queues in
       if let queue = queues[path] { return queue }
@@ -113,10 +113,10 @@ private final class Folder {
   private let descriptor: Int32
   private let path: String
   private let name: String
-  /// Where it is before it has its name. One for each file: what a crash left is replaced or removed with the file. Of a file
-  /// in a folder below the broker's own it is in that one, so that who watches the folder sees whole files alone.
+  /// The path of the temporary file. One for each file: the rest of a crash is replaced or removed with the file. In a
+  /// folder below the broker's own it is in that one, so that a watcher of the folder sees only complete files.
   private let aside: (folder: Int32, name: String)
-  /// Of a file that a value is put into.
+  /// For a file with a merged value.
   private static let longest = 1 << 20
 
   init(of path: String, own: String, isMade: Bool = true) throws(TokenFileFailure) {
@@ -160,7 +160,7 @@ private final class Folder {
     guard fstat(descriptor, &status) == 0, status.st_mode & S_IWOTH == 0 else {
       close(descriptor)
       throw TokenFileFailure(
-        "every user can write to the folder \(folder)", hint: "Choose a folder that its owner alone can write to.")
+        "every user can write to the folder \(folder)", hint: "Choose a folder that only its owner can write to.")
     }
     return descriptor
   }
@@ -169,7 +169,7 @@ private final class Folder {
     var path = own
     var names = folder.dropFirst(own.count).split(separator: "/")[...]
     while true {
-      // For everybody to look into: the files in it are not for everybody.
+      // Readable for all users: the files in it are not.
       if mkdir(path, 0o755) == 0 { chmod(path, 0o755) }
       if errno != EEXIST, access(path, F_OK) != 0 {
         throw TokenFileFailure(
@@ -187,7 +187,7 @@ private final class Folder {
 
   // MARK: A file of the broker's
 
-  /// False: it is there already, with these permissions.
+  /// False: it already exists with these permissions.
   func replace(with content: [UInt8], _ file: TokenFile) throws(TokenFileFailure) -> Bool {
     let list = AccessList(of: file)
     if let old = try read(), old.bytes == content, list.isOf(old.descriptor) { return false }
@@ -204,7 +204,7 @@ private final class Folder {
     fsync(descriptor)
   }
 
-  /// Aside, synced, and in the place of what was there.
+  /// Replaces the file atomically: write a temporary file, fsync, rename.
   private func put(
     _ content: [UInt8], prepare: (Int32) throws(TokenFileFailure) -> Void
   ) throws(TokenFileFailure) {
@@ -224,7 +224,7 @@ private final class Folder {
         rest = rest.dropFirst(count)
       }
       guard fsync(new) == 0 else { throw unwritable() }
-      // Before it has its name: who watches the folder is told of the file once.
+      // Before the rename: a watcher of the folder gets one event for the file.
       isOpen = false
       guard close(new) == 0, renameat(aside.folder, aside.name, descriptor, name) == 0 else { throw unwritable() }
     } catch {
@@ -259,7 +259,7 @@ private final class Folder {
     deinit { close(descriptor) }
   }
 
-  /// What is there; nil: nothing.
+  /// The current content; nil: none.
   private func read() throws(TokenFileFailure) -> Old? {
     let file = openat(descriptor, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard file >= 0 else {
@@ -274,7 +274,7 @@ private final class Folder {
     var status = stat()
     guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
       close(file)
-      throw TokenFileFailure("\(path) is there, and is no file", hint: "Remove it, or change `path`.")
+      throw TokenFileFailure("\(path) exists, and is not a file", hint: "Remove it, or change `path`.")
     }
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 64 * 1024)
@@ -313,7 +313,7 @@ private final class Folder {
     }
   }
 
-  /// Other programs write the file too: what they wrote meanwhile is not lost.
+  /// Other programs write the file too: their concurrent changes are kept.
   private func change(
     _ edit: ([UInt8]) throws(TokenFileFailure) -> [UInt8]
   ) throws(TokenFileFailure) -> Bool {

@@ -1,6 +1,6 @@
 import Broker
 
-/// A value in an INI file of another program, by lines: comments, order and everything else stay as they are.
+/// A value in an INI file of another program, by lines: comments, order and all other lines stay unchanged.
 enum MergedINI {
   private static let newline = UInt8(ascii: "\n")
 
@@ -26,7 +26,7 @@ enum MergedINI {
     return Array(lines.joined(separator: [newline]))
   }
 
-  /// The bytes as they are where there is no such key.
+  /// The unchanged bytes if the key does not exist.
   static func removed(_ key: String, _ section: String, from bytes: [UInt8]) -> [UInt8] {
     var lines = bytes.split(separator: newline, omittingEmptySubsequences: false).map { Array($0) }
     guard let header = lines.firstIndex(where: { isHeader($0, of: section) }),
@@ -56,7 +56,7 @@ enum MergedINI {
     return nil
   }
 
-  /// Of the section, without the empty lines before the next.
+  /// The section's end, without the empty lines before the next.
   private static func lastLine(of header: Int, _ lines: [[UInt8]]) -> Int {
     let end = lines.indices.dropFirst(header + 1).first { isAnyHeader(lines[$0]) } ?? lines.endIndex
     return lines.indices[header..<end].last { $0 == header || !trimmed(lines[$0]).isEmpty } ?? header

@@ -18,7 +18,7 @@ enum MergedJSON {
     return new == old ? bytes : written(new, like: bytes)
   }
 
-  /// The bytes as they are where there is no such member.
+  /// The unchanged bytes if the member does not exist.
   static func removed(_ names: [String], from bytes: [UInt8]) -> [UInt8] {
     guard let old = try? JSON.parse(bytes), let new = without(names[...], old), new != old else { return bytes }
     return written(new, like: bytes)
@@ -29,7 +29,7 @@ enum MergedJSON {
       return try JSON.parse(bytes)
     } catch {
       throw TokenFileFailure(
-        "\(path) is no JSON that the broker can change: \(error)", hint: "Mend the file, or change `path`.")
+        "\(path) is no JSON that the broker can change: \(error)", hint: "Correct the file, or change `path`.")
     }
   }
 

@@ -6,8 +6,7 @@ import NIOPosix
 import Systemd
 import UnixSocket
 
-/// The socket that units load credentials from. Where it cannot be had, units that need it do not start; everything else
-/// is served.
+/// The socket for units' credentials. If it is unavailable, units that need it do not start; all else is served.
 struct CredentialServing: Sendable {
   /// `FileDescriptorName=` of the socket unit.
   static let name = "credentials"
@@ -16,7 +15,7 @@ struct CredentialServing: Sendable {
   private let place: String
   private let logger: Logger
 
-  /// - Parameter inherited: what socket units handed over; without one of ours the socket is bound beside the other.
+  /// - Parameter inherited: the sockets of socket units; without ours the socket is bound next to the other.
   init(
     _ places: Places, _ settings: Settings, _ inherited: [ListenFDs.Listener], _ kept: KeptDescriptors,
     broker: Broker, logger: Logger

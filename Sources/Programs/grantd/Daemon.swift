@@ -20,7 +20,7 @@ import UnixSocket
 
 /// Everything wired together: store → broker → callback endpoint → socket → READY, and back in the other order.
 struct Daemon: Sendable {
-  /// How long a step of a start may take that has told of it: a page of accounts, a migration of them all.
+  /// The maximum time of a reported step of a start: a page of accounts, a migration of them all.
   static let stepTime = Duration.seconds(300)
   /// How long a refresh under way may hold up the end: its answer must reach the disk.
   /// Nearly all of the unit's TimeoutStopSec (45 s).
@@ -149,7 +149,7 @@ struct Daemon: Sendable {
     let closing = max(.seconds(1), min(Self.closingTime, left))
     let close = { @Sendable in
       async let hooksEnd: Void = hooks.stop()
-      // What a client takes long to send or to read is cut, so that the rest has time.
+      // Slow clients are cut off, so that the rest has time.
       _ = await wait(
         for: {
           async let callbacksEnd: Void = callbacks.close()
@@ -164,12 +164,12 @@ struct Daemon: Sendable {
       await transport.close()
       await hooksEnd
     }
-    // Before what may wait for a disk that hangs.
+    // Before work that may wait for a disk that hangs.
     failure?.log(to: logger)
     let isClosed = await wait(for: close, within: closing)
     if !isClosed {
       logger.warning(
-        "closing files and connections took too long: the last records of the audit trail may be in the log alone",
+        "closing files and connections took too long: the last records of the audit trail may be only in the log",
         metadata: ["hint": "Look whether the disk of the state folder hangs."])
     }
     if failure == nil, let lock, lock.isWanted {
@@ -247,7 +247,8 @@ struct Daemon: Sendable {
     var configuration = SocketServer.Configuration(
       endpoint: listeners.isEmpty
         ? .path(places.socketPath(settings)) : .inherited(listeners.map(\.descriptor)),
-      // Everybody may connect to the system instance: its policy decides, by what the kernel says of the caller.
+      // Any client may connect to the system instance: its policy decides, by the kernel's identification of the
+      // caller.
       mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
     if listeners.isEmpty { configuration.keeper = kept.keeper("grantd") }
     return configuration
@@ -286,7 +287,7 @@ struct Daemon: Sendable {
     return configuration
   }
 
-  /// Reads the configuration again; what only a restart can change is said.
+  /// Reads the configuration again; reports settings that only a restart can change.
   private func reread(
     _ transport: HTTPTransport, _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication,
     _ hooks: Hooks, _ desktop: Desktop

@@ -1,18 +1,18 @@
 import CLinux
 import Dispatch
 
-/// Returns memory to the kernel after the start and after busy times: the program's pages that are not in use, and freed
-/// heap. glibc keeps what a busy time took: after a storm of refreshes as much again as is in use.
+/// Returns memory to the kernel after the start and after busy times: the program's unused pages, and freed heap. glibc
+/// keeps the memory of a busy time: after a burst of refreshes as much again as is in use.
 enum FreedMemory {
   /// After the start.
   private static let settling = Duration.milliseconds(200)
   private static let interval = Duration.seconds(5)
   /// Bytes by which its own memory grew since the last time.
   private static let worthwhile = 4 << 20
-  /// Bytes by which it differs from one look to the next while little happens. In busy times what is freed is used again at
-  /// once, and giving it back delays whoever wants memory meanwhile.
+  /// The usual difference in bytes between two checks in quiet times. In busy times freed memory is used again at once,
+  /// and returning it delays allocations.
   private static let calm = 1 << 20
-  /// Looks after which it is given back in busy times too.
+  /// The number of checks after which it is returned in busy times too.
   private static let longestBusy = 24
   private static let queue = DispatchQueue(label: "grantd.memory", qos: .utility)
 

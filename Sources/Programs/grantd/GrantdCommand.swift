@@ -9,7 +9,7 @@ import Logging
 import Platform
 import Systemd
 
-/// The daemon's command line. All is read here once; what follows is ``Daemon``.
+/// The daemon's command line, read here once; ``Daemon`` does the rest.
 @main
 struct GrantdCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -52,7 +52,7 @@ struct GrantdCommand: AsyncParsableCommand {
   @Option(help: ArgumentHelp("trace, debug, info, notice, warning or error.", valueName: "level"))
   var logLevel: String?
 
-  @Flag(help: "Check the configuration and end: status 0, or 78 with what is wrong.")
+  @Flag(help: "Check the configuration and exit: status 0, or 78 with the errors.")
   var checkConfig = false
 
   func validate() throws {
@@ -67,11 +67,11 @@ struct GrantdCommand: AsyncParsableCommand {
     _ = clinux_forbid_dumps()
     _ = clinux_forbid_core_files()
     signal(SIGPIPE, SIG_IGN)
-    // Who started this may have had it ignored; then nobody learns how a hook has ended (waitpid(2)).
+    // The parent may have ignored it; then the status of a hook is lost (waitpid(2)).
     signal(SIGCHLD, SIG_DFL)
     raiseDescriptorLimit()
-    // glibc gives nearly every thread a heap of its own, and each keeps what its busiest moment took: after a storm of
-    // clients twice the memory that is in use.
+    // glibc gives nearly every thread its own heap, and each keeps the memory of its busiest moment: after a burst of
+    // clients twice the memory in use.
     clinux_limit_heaps(2)
     let instance: Policy.Instance = system || (!user && geteuid() == 0) ? .system : .user
     let places: Places
@@ -96,13 +96,13 @@ struct GrantdCommand: AsyncParsableCommand {
       LogQueue.shared.flush()
     } catch var failure as DaemonFailure {
       failure.log(to: logger)
-      // The logger may write elsewhere than where a person looks.
+      // The logger may write to a place that the user does not read.
       if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
       fail("grantd: \(failure.message)\n  \(failure.hint)", status: failure.status)
     }
   }
 
-  /// What the broker opens for itself, some connections to providers, and a few of callers.
+  /// The broker's own descriptors, some connections to providers, and a few of callers.
   private static let fewestDescriptors: rlim_t = 128
 
   /// Each connection takes a descriptor; the soft limit is 1,024 on most systems. With too few the libraries below would

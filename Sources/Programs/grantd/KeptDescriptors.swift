@@ -4,15 +4,15 @@ import Synchronization
 import Systemd
 import UnixSocket
 
-/// The listening sockets that systemd holds while this process is away, so that a restart refuses nobody: what the
-/// process before left, by name, until somebody takes it; and the way to leave some.
+/// The listening sockets that systemd holds while this process is down, so that a restart refuses no client: the
+/// earlier process's sockets by name, until they are taken; and the way to leave some.
 final class KeptDescriptors: Sendable {
   private let store: DescriptorStore
   private let left: Mutex<[String: Int32]>
   /// The names of the descriptors that this process left.
   private let kept = Mutex<Set<String>>([])
 
-  /// - Parameter inherited: all that systemd passed; what is not of the store is left alone.
+  /// - Parameter inherited: systemd's descriptors; those outside the store are ignored.
   init(_ inherited: [ListenFDs.Listener], store: DescriptorStore = DescriptorStore()) {
     self.store = store
     var left: [String: Int32] = [:]
@@ -64,9 +64,9 @@ final class KeptDescriptors: Sendable {
       })
   }
 
-  /// Closes what nobody took, here and in the store: it would hold a port or a file that is not wanted any more.
+  /// Closes unused sockets, here and in the store: they would hold a port or a file that is no longer needed.
   ///
-  /// - Returns: its names.
+  /// - Returns: their names.
   func forgetRest() -> [String] {
     let rest = left.withLock { left in
       defer { left = [:] }

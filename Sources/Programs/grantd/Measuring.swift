@@ -4,7 +4,7 @@ import Glibc
 import Hooks
 import UnixSocket
 
-/// The numbers of what is around the broker, as metrics.
+/// The counts of other parts of the daemon, as metrics.
 enum Measuring {
   static func families(_ socket: SocketServer.Figures) -> [MetricFamily] {
     var open = MetricFamily(.gauge, "grantd_socket_connections", "Connections of the socket that are open.")
@@ -31,7 +31,7 @@ enum Measuring {
     return [open, accepted, refused, heldBack, memory, waiting]
   }
 
-  /// What `broker.status` tells of it.
+  /// Its part of `broker.status`.
   static func heldBack(_ socket: SocketServer.Figures) -> BrokerStatus.HeldBackView? {
     guard !socket.heldBack.isEmpty else { return nil }
     return .init(
@@ -51,7 +51,7 @@ enum Measuring {
     return [runs, dropped, running, queued]
   }
 
-  /// The process, under the names that every exporter gives them. What the kernel does not say is left out.
+  /// The process's metrics, under the names of all exporters. Unknown values are omitted.
   static func process() -> [MetricFamily] {
     var cpu = MetricFamily(.counter, "process_cpu_seconds", unit: "seconds", "Processor time, user and system.")
     var usage = rusage()

@@ -17,7 +17,7 @@ struct Places: Sendable {
   var socket: String?
   var defaultState: String
   var defaultSocket: String
-  /// What is in it may be lost at any time.
+  /// Its content may be lost at any time.
   var cacheFolder: String
   var templateFolders: [String]
   var credentialsDirectory: String?
@@ -60,7 +60,7 @@ struct Places: Sendable {
     templateFolders += Self.shippedTemplates()
   }
 
-  /// `PREFIX/share/grantd/providers.d` beside `PREFIX/bin/grantd`; for a build in the source tree, the tree's own.
+  /// `PREFIX/share/grantd/providers.d` next to `PREFIX/bin/grantd`; for a build in the source tree, the tree's own.
   private static func shippedTemplates() -> [String] {
     guard let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe") else { return [] }
     let folder = PrivateFiles.folder(of: program)
@@ -121,8 +121,8 @@ struct Places: Sendable {
 
   func socketPath(_ settings: Settings) -> String { socket ?? settings.socket.path ?? defaultSocket }
 
-  /// `credentials.sock` beside `grantd.sock`; beside a socket of another name one that is called after it, as there may be
-  /// several brokers in a folder.
+  /// `credentials.sock` next to `grantd.sock`; next to a socket of another name one derived from it, as several brokers
+  /// may use a folder.
   func credentialSocketPath(_ settings: Settings) -> String { sibling("credentials", settings) }
 
   /// The Unix socket for HTTP. A user's broker always has one, which only that user may connect to. Nil: none.

@@ -5,40 +5,40 @@ import Grants
 import Logging
 import SQLiteStore
 
-/// Where the tokens go that the state folder does not take at a stop: beside the socket, or into the runtime directory.
-/// Those are other file systems than the state's, as a rule in memory. The next start takes them over.
+/// The emergency copy of tokens that the state folder refuses at a stop: next to the socket, or in the runtime
+/// directory. Those are other file systems than the state's, usually in memory. The next start merges it.
 struct Rescue {
   private let paths: [String]
   /// When the folders are emptied.
   private let end: String
 
   /// - Parameters:
-  ///   - folders: in which it is tried, in this order.
+  ///   - folders: the folders to try, in this order.
   ///   - state: the state folder: brokers may share a runtime directory.
-  ///   - isUser: the folders go with the user's last session, unless the user lingers.
+  ///   - isUser: the folders disappear with the user's last session, unless the user lingers.
   init(in folders: [String], state: String, isUser: Bool) {
     end = isUser ? "you log out" : "the machine is restarted"
     var seen: Set<String> = []
     paths = folders.filter { seen.insert($0).inserted }.map { "\($0)/\(Places.name(of: state)).unsaved.db" }
   }
 
-  /// - Throws: where a file is there and cannot be read now: its tokens are newer than those of the state.
+  /// - Throws: if a file exists and cannot be read now: its tokens are newer than the state's.
   func takeOver(into store: SQLiteStore, _ logger: Logger) async throws(DaemonFailure) {
     for path in paths {
       do throws(StoreError) {
         let taken = try await store.takeRescued(from: path)
         if taken.isForeign {
-          logger.warning("\(path) is not this user's alone, so grantd did not write it: nothing is taken from it")
+          logger.warning("other users can write \(path), so it is not from grantd: it was not used")
         }
         if !taken.unreadable.isEmpty {
-          // Where the state takes nothing yet, it stays where it is until then.
+          // While the state refuses writes, it stays there.
           let file = taken.failure == nil ? "\(path).unreadable" : path
           logger.error(
             "what could not be saved at the last stop of \(Self.list(taken.unreadable)) cannot be opened",
             metadata: ["hint": "It stays in \(file). `grantctl status` says which need a new sign-in."])
         }
         guard !taken.accounts.isEmpty else { continue }
-        logger.notice("took over what could not be saved at the last stop: \(Self.list(taken.accounts))")
+        logger.notice("restored accounts that could not be saved at the last stop: \(Self.list(taken.accounts))")
         guard let failure = taken.failure else { continue }
         logger.error(
           "it is in memory and in \(path) until the state can be written: \(failure.message)",
@@ -79,11 +79,11 @@ struct Rescue {
     }
     return DaemonFailure(
       message: "\(message), nor elsewhere: \(errors.joined(separator: "; "))",
-      hint: "See that the disk can be written, start grantd, and sign in again to those that need it.",
+      hint: "Make sure that the disk can be written, start grantd, and sign in again to the accounts that need it.",
       status: 1)
   }
 
-  /// The state cannot be opened: whoever mends that must know that there are newer tokens.
+  /// The state cannot be opened: its repair must consider that newer tokens exist.
   func mention(in failure: inout DaemonFailure) {
     guard let path = paths.first(where: { access($0, F_OK) == 0 }) else { return }
     failure.hint +=
@@ -100,7 +100,7 @@ struct Rescue {
     return failure
   }
 
-  /// So many are named: a line of the journal may be longer than people read, and they need all of their own.
+  /// The maximum number of names: a line of the journal may be longer than users read.
   private static let named = 500
 
   private static func list(_ accounts: [AccountName]) -> String {

@@ -5,7 +5,7 @@ import SQLiteStore
 import Sealing
 import Systemd
 
-/// The key that the store is to be under, and those that it may be under still.
+/// The store's intended key, and its possible earlier ones.
 struct SealingKeys {
   static let credential = "grantd.key"
   static let previousCredential = "grantd.key.previous"
@@ -14,9 +14,9 @@ struct SealingKeys {
   var previous: [SealingKey] = []
 
   /// - Parameters:
-  ///   - keyFile: the configuration's, which wins.
-  ///   - folder: of the state: the key is in it where nothing else is said.
-  ///   - credentials: where systemd put them.
+  ///   - keyFile: the configuration's, which takes precedence.
+  ///   - folder: the state folder: the key is there by default.
+  ///   - credentials: systemd's folder of credentials.
   init(_ keyFile: String?, folder: String, credentials: String?) throws(StoreError) {
     let own = "\(folder)/grantd.key"
     if let keyFile {
@@ -27,17 +27,17 @@ struct SealingKeys {
       key = try SealingKey.loadOrCreate(file: own, stateFolder: folder)
     }
     if let old = try Self.load(Self.previousCredential, from: credentials) { previous.append(old) }
-    // Whoever moves the key elsewhere leaves this file behind, with the key of before.
+    // A user who moves the key leaves this file behind, with the earlier key.
     if !Self.isSame(key.source, own), let old = try? KeyFile(own).load() { previous.append(old) }
   }
 
-  /// One file may have two names; nobody must be told to remove it.
+  /// One file may have two names; no message may ask to remove it.
   private static func isSame(_ file: String, _ other: String) -> Bool {
     var (one, two) = (stat(), stat())
     return stat(file, &one) == 0 && stat(other, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino
   }
 
-  /// Nil where systemd handed over no such credential.
+  /// Nil if systemd passed no such credential.
   private static func load(_ name: String, from directory: String?) throws(StoreError) -> SealingKey? {
     guard let directory else { return nil }
     let source = "\(directory)/\(name)"

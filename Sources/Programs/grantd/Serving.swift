@@ -58,7 +58,7 @@ struct Serving: Sendable {
     do throws(RPCError) {
       for warning in try await broker.reload().warnings { logger.warning("\(warning)") }
     } catch {
-      logger.error("the configuration was not reloaded; the old one stays in force: \(error.message)")
+      logger.error("the configuration was not reloaded; the old one stays active: \(error.message)")
     }
     notifier.ready(status: await broker.currentSummary)
   }

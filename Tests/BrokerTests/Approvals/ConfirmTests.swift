@@ -458,7 +458,7 @@ import Testing
     }
     let asked = try await explain(1000)
     #expect(asked.allowed && asked.rule == "ask" && asked.confirm == .init(rule: "ask", timeout: 60))
-    #expect(asked.why == "rule ask has a person allow each release")
+    #expect(asked.why == "rule ask requires approval of each release")
     for uid in [1002, 0] as [UInt32] { #expect(try await explain(uid).confirm == nil) }
     #expect(try await explain(1000, TokenReportRejected.name).confirm == nil)
   }

@@ -184,7 +184,8 @@ private final class ScriptedVault: Vault {
       try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: session)
     }
     #expect(
-      refused?.reason == .notPermitted && refused?.message.hasSuffix("rule ask has a person allow each release") == true
+      refused?.reason == .notPermitted
+        && refused?.message.hasSuffix("rule ask requires approval of each release") == true
     )
     let lines = "[[rule]]\nuid = 0\naccounts = [\"*\"]\nmethods = [\"store.backup\"]"
     #expect(refused?.hint?.hasSuffix("\n" + lines) == true)

@@ -125,7 +125,7 @@ import Testing
     asking.policy.rules = [rule]
     let rig = try await Rig(store: try await signedIn(), configuration: asking)
     let error = await refusal("grantd.work", rig)
-    #expect(error?.reason == .notPermitted && error?.message.contains("rule ask has a person allow") == true)
+    #expect(error?.reason == .notPermitted && error?.message.contains("rule ask requires approval") == true)
     let hint = try #require(error?.hint)
     #expect(hint.contains("`grantctl token work`") && !hint.contains("grantctl approve"))
     #expect(

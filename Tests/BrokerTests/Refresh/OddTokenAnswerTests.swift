@@ -165,7 +165,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     }
     let oddities = [
       "token_type is missing: taken as Bearer (assumed_token_type says which it is)",
-      "scope is not a string: taken as what was asked for", "“x” is there twice: the last one counts",
+      "scope is not a string: taken as what was asked for", "“x” occurs twice: the last one is used",
     ]
     #expect(logged.all.map(\.text) == oddities.map { "provider example answers outside the specification: \($0)" })
     #expect(

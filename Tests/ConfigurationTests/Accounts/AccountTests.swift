@@ -179,7 +179,7 @@ struct AccountTests {
     ),
     (
       "[account.\"a b\"]\nprovider = \"work\"",
-      "5: \"a b\" is no name for an account: use 1 to 128 characters of A-Z a-z 0-9 . _ @ + -"
+      "5: \"a b\" is not a name for an account: use 1 to 128 characters of A-Z a-z 0-9 . _ @ + -"
     ),
     (
       "[account]\nprovider = \"work\"",

@@ -104,7 +104,7 @@ import Testing
     #expect(settings.providers[0].client == .basic(secret: Secret("tops3cret"), encoding: .form))
     #expect(
       try fixture.complaint(Self.text("client_secret_credential", "../outside"), credentials: folder)
-        == "grantd.toml:4: \"client_secret_credential\" in [provider.work] is no name of a credential")
+        == "grantd.toml:4: \"client_secret_credential\" in [provider.work] is not a name of a credential")
     #expect(
       try fixture.complaint(Self.text("client_secret_credential", "none"), credentials: folder)
         == "grantd.toml:4: \"client_secret_credential\" in [provider.work]: the credential is not among those given to "

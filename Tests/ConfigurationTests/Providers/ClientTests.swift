@@ -191,7 +191,7 @@ struct ClientTests {
     ("tls_ca_file = \"DIR/none\"", "4: \"tls_ca_file\" in \(title): none does not exist"),
     (
       "tls_certificate_file = \"DIR/cert\"\ntls_key_file = \"DIR/secret\"",
-      "5: the key of tls_certificate_file in \(title) is no private key in PEM"
+      "5: the key of tls_certificate_file in \(title) is not a private key in PEM"
     ),
   ]
 
@@ -213,7 +213,7 @@ struct ClientTests {
     try fixture.write("open", TestKey.certificate, mode: 0o666)
     #expect(
       try fixture.complaint(text("tls_ca_file = \"DIR/open\""))
-        == "grantd.toml:4: \"tls_ca_file\" in [provider.work]: open can be written by everybody: run chmod o-w on it")
+        == "grantd.toml:4: \"tls_ca_file\" in [provider.work]: open can be written by all users: run chmod o-w on it")
   }
 
   @Test("No key is shown by what holds it")

@@ -65,7 +65,7 @@ struct CombinationTests {
     ),
     (
       "dpop = true\nrevocation_style = \"bearer\"\nrevocation_endpoint = \"https://a.example/r\"",
-      "5: \"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens: remove one of them"
+      "5: \"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are not bearer tokens: remove one of them"
     ),
     (
       "acr_values = [\"a\"]\nauthorization_parameters = { acr_values = \"b\" }",

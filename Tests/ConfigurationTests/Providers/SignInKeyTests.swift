@@ -21,7 +21,7 @@ struct SignInKeyTests {
   static let mistakes: [(keys: String, complaint: String)] = [
     (
       oauth2 + "response_type = \"token\"",
-      "8: \"response_type\" in \(title) is \"token\": tokens would come by the browser, where others may read them (RFC "
+      "8: \"response_type\" in \(title) is \"token\": tokens would come by the browser, which may leak them (RFC "
         + "9700 §2.1.2), and could not be refreshed: leave it out; if the provider has no codes, set allow_implicit = true"
     ),
     (
@@ -98,15 +98,15 @@ struct SignInKeyTests {
     ),
     (
       "bridge = [{ scheme = \"https\", forward = \"https://a.example/\" }]",
-      "4: \"bridge\" in \(title): \"https\" is no scheme of an application: write it as fb1234567890"
+      "4: \"bridge\" in \(title): \"https\" is not a scheme of an application: write it as fb1234567890"
     ),
     (
       "bridge = [{ scheme = \"fb:1\", forward = \"https://a.example/\" }]",
-      "4: \"bridge\" in \(title): \"fb:1\" is no scheme of an application: write it as fb1234567890"
+      "4: \"bridge\" in \(title): \"fb:1\" is not a scheme of an application: write it as fb1234567890"
     ),
     (
       "bridge = [{ scheme = \"fb1\", forward = \"https://a.example/?x=1\" }]",
-      "4: \"bridge\" in \(title): \"https://a.example/?x=1\" is no https URL without user, query and fragment"
+      "4: \"bridge\" in \(title): \"https://a.example/?x=1\" is not an https URL without user, query and fragment"
     ),
     (
       "bridge = [{ scheme = \"fb1\", forward = \"http://a.example/\" }]",

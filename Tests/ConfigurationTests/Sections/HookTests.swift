@@ -114,7 +114,7 @@ import Testing
     #expect(
       try Fixture().complaint("[metrics]\nlisten = \"0.0.0.0:9464\"")
         == "grantd.toml:2: \"listen\" in [metrics]: \"0.0.0.0:9464\" can be reached from other machines (0.0.0.0), and what "
-        + "is served there is for this machine: listen on 127.0.0.1 or [::1], and let a proxy that asks stand before it"
+        + "is served there is for this machine: listen on 127.0.0.1 or [::1], behind a proxy that authenticates"
     )
     #expect(
       try Fixture().complaint("[metrics]\nlisten = \"9464\"")

@@ -219,7 +219,7 @@ struct SystemTests {
     ),
     (
       vms + "[account.robot]\nprovider = \"cameras\"\ngrant = \"client_credentials\"",
-      "grantd.toml:6: [account.robot] needs no login, and [provider.cameras] gives nothing without a person: remove "
+      "grantd.toml:6: [account.robot] needs no login, and [provider.cameras] has no grant without a user: remove "
         + "it, and sign in with grantctl login cameras robot"
     ),
   ]

@@ -172,7 +172,7 @@ import Testing
         let arguments = ["backup", "there", "--key-file", "key"] + force
         let status = try await broker.run(arguments, recorder) { Self.withFiles(&$0, files, present: ["there"]) }
         #expect(status == (force.isEmpty ? .usage : .success))
-        #expect(recorder.err.contains("there is there already") == force.isEmpty)
+        #expect(recorder.err.contains("there already exists") == force.isEmpty)
         #expect(files.saved.withLock { $0.isEmpty } == force.isEmpty)
       }
     }
@@ -193,7 +193,10 @@ import Testing
       recorder.type("y")
       #expect(try await status == .success)
       #expect(files.received.withLock { $0 } == Self.bytes)
-      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": false, "older": false])
+      #expect(
+        broker.params(of: "store.restore_apply") == [
+          "restore_id": "r", "moved": true, "replace": false, "older": false,
+        ])
       #expect(
         recorder.err.contains(
           "A backup of “old.example”, made 2025-12-31 22:00:00 (2 h ago): 13 accounts, 1 of\nwhich is here already.\n"))
@@ -270,11 +273,12 @@ import Testing
       #expect(try await broker.run(arguments, recorder) { Self.withFiles(&$0, files) } == .usage)
       #expect(broker.methods.isEmpty && recorder.err.contains("--moved"))
       #expect(try await broker.run(arguments + ["--moved"], recorder) { Self.withFiles(&$0, files) } == .success)
-      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": true, "older": false])
+      #expect(
+        broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": true, "older": false])
       let other = try await broker.run(
         ["restore", "other", "--moved", "--key-file", "key"], recorder
       ) { Self.withFiles(&$0, files) }
-      #expect(other == .usage && recorder.err.contains("other is no backup of grantd"))
+      #expect(other == .usage && recorder.err.contains("other is not a backup of grantd"))
     }
   }
 

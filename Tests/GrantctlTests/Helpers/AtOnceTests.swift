@@ -8,7 +8,7 @@ import Testing
   @Test("A helper that waits for approval asks once, and names the wait") func confirmed() async throws {
     let gate = Gate()
     let explained: JSON = [
-      "allowed": true, "why": "rule ask-me has a person allow each release",
+      "allowed": true, "why": "rule ask-me requires approval of each release",
       "confirm": ["rule": "ask-me", "timeout": 60],
     ]
     try await ScriptedBroker.with([

@@ -101,8 +101,8 @@ import Testing
     #expect(run.status == .failure && run.broker.isEmpty)
     let what =
       arguments.contains { $0.hasPrefix("http:") }
-      ? "is asked over http, where others can read the token: use https"
-      : "is asked for without https://, so the token might travel over http, where others can read it: "
+      ? "is requested over http, readable by others: use https"
+      : "is requested without https://, so the token might be sent over http, readable by others: "
         + "give the program the address of the index with https://"
     #expect(
       run.err

@@ -7,7 +7,7 @@ import Testing
 /// What a person reads whose program waits for somebody to allow it.
 @Suite struct ConfirmationNoticeTests {
   private static let explained: JSON = [
-    "allowed": true, "why": "rule ask-me has a person allow each release",
+    "allowed": true, "why": "rule ask-me requires approval of each release",
     "confirm": ["rule": "ask-me", "timeout": 60],
   ]
 

@@ -107,7 +107,7 @@ import Testing
       try await rig.start()
       #expect(try await rig.token().access_token == token)
       #expect(
-        await eventually { rig.log.contains("the state was sealed anew under the key in \(folder.root)/grantd.key;") })
+        await eventually { rig.log.contains("the state was sealed again under the key in \(folder.root)/grantd.key;") })
       try await rig.restart()
       #expect(
         await eventually { rig.log.contains("nothing is sealed under the key in \(folder.root)/grantd.key.previous") })

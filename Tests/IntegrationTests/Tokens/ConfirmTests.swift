@@ -71,7 +71,7 @@ struct ConfirmTests {
       #expect(second.id != release.id && again.status == nil)
       #expect(try await grantctl(rig, ["approve", second.id, "--deny"]).output == "Refused: \(second.id)\n")
       #expect(try await again.end() == 4)
-      #expect(text(rig, "again").contains("a person refused token.get for account alice"))
+      #expect(text(rig, "again").contains("the user refused token.get for account alice"))
       #expect(try await grantctl(rig, ["approve", second.id]).status == 7)
       let token = text(rig).dropLast()
       #expect(await eventually { rig.log.contains(release.id) })

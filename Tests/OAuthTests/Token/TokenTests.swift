@@ -208,7 +208,7 @@ struct TokenTests {
     ])
   func repeated(members: String, names: [String]) throws {
     let tokens = try parse(members)
-    #expect(tokens.oddities == names.map { "“\($0)” is there twice: the last one counts" })
+    #expect(tokens.oddities == names.map { "“\($0)” occurs twice: the last one is used" })
     if names == ["expires_in"] { #expect(tokens.expiresIn == .seconds(2)) }
     // Of what is signed, nothing of the kind is read (RFC 7519 §4).
     #expect(JSON(#"{"x":1\#(members)}"#.utf8) == nil)

@@ -13,7 +13,7 @@ from rig import Scene, must, same
 
 # The hints of docs/errors.md, which fit no failure in particular.
 DENIED_HINT = "Start again with `grantctl login` and allow the access asked for."
-REJECTED_HINT = "Mend the fields named in `detail` and try again."
+REJECTED_HINT = "Correct the fields named in `detail` and try again."
 
 
 class ZephrScene(Scene):

@@ -33,7 +33,7 @@ extension JSON {
     return Int64(exactly: value).map { .number("\($0)") } ?? .number("\(value)")
   }
 
-  /// The member's value, or nil where there is none or this is no object.
+  /// The member's value; nil if it is missing or this is not an object.
   public subscript(_ name: String) -> JSON? {
     guard case .object(let members) = self else { return nil }
     return members.first { $0.name == name }?.value
@@ -48,7 +48,7 @@ extension JSON {
     if case .number(let literal) = self { Int64(literal) } else { nil }
   }
 
-  /// The number, where it is finite.
+  /// The number, if it is finite.
   public var double: Double? {
     guard case .number(let literal) = self, let value = Double(literal), value.isFinite else { return nil }
     return value

@@ -1,4 +1,4 @@
-/// Why a value is not of the type that was asked for: where, what was expected, what came.
+/// A value of a wrong type: its path, the expected type, the actual value.
 public struct ParamsError: Error, Sendable, Equatable, CustomStringConvertible {
   /// Such as `params.scopes[2]`.
   public var path: String
@@ -45,7 +45,7 @@ extension ParamsError {
   }
 }
 
-/// The raw values of a closed set of strings, or nil where the type is something else.
+/// The raw values of a closed set of strings; nil for any other type.
 func stringCases(of type: Any.Type) -> [String]? {
   func rawValues<C: CaseIterable>(_: C.Type) -> [String]? {
     let cases = C.allCases.map { ($0 as? any RawRepresentable)?.rawValue as? String }

@@ -1,6 +1,6 @@
 extension JSON {
-  /// The value as JSON: members in the order that they are encoded in, absent where they are nil.
-  /// Numbers that are not finite become null. A type whose `encode(to:)` throws is a bug of ours and traps.
+  /// The value as JSON: members in their encoding order, omitted if nil. Numbers that are not finite become null. A
+  /// type whose `encode(to:)` throws is a bug and traps.
   public init(encoding value: some Encodable) {
     do {
       let node = EncodingNode()
@@ -12,7 +12,7 @@ extension JSON {
   }
 }
 
-/// A value in the making: a reference, because an encoder hands out containers that outlive the call.
+/// An unfinished value: a reference, because an encoder returns containers that outlive the call.
 private final class EncodingNode: Encoder, SingleValueEncodingContainer {
   private enum Form {
     case value(JSON)
@@ -73,7 +73,7 @@ private final class EncodingNode: Encoder, SingleValueEncodingContainer {
     case let value as any BinaryInteger: form = .value(.number("\(value)"))
     case let value as [String: any Encodable]:
       form = .object
-      // A dictionary has no order of its own; sorted, the same value is always the same text.
+      // A dictionary has no order; it is sorted, so equal values are equal texts.
       for (name, element) in value.sorted(by: { $0.key < $1.key }) { try member(name).encode(element) }
     default: try value.encode(to: self)
     }

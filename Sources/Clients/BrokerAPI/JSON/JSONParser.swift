@@ -19,7 +19,7 @@ extension JSON {
   /// Arrays and objects may be nested this deep.
   public static let maximumDepth = 64
 
-  /// What a text may cost to build. A value takes many times its bytes: `[1,1,…]` of 256 KiB is 131,000 values.
+  /// The limits of building a text. A value takes many times its bytes: `[1,1,…]` of 256 KiB is 131,000 values.
   public struct Bounds: Sendable, Equatable {
     /// Values in the text, those inside of others too.
     public var values = Int.max
@@ -70,7 +70,8 @@ extension JSON {
   }
 }
 
-/// Where the bytes stop being well-formed UTF-8 (Unicode 15 table 3-7; no surrogates, no overlong forms), or nil.
+/// The offset of the first byte that is not well-formed UTF-8 (Unicode 15 table 3-7; no surrogates, no overlong forms),
+/// or nil.
 func firstInvalidUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
   var index = 0
   while index < bytes.count {

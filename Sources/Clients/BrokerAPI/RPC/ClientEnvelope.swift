@@ -24,10 +24,10 @@ public struct OutgoingCall: Sendable {
   public func line() -> [UInt8] { json.serializedLine() }
 }
 
-/// What a broker sends: an answer, or something that happened.
+/// A broker's message: an answer or a notification.
 public enum ServerMessage: Sendable {
   case reply(id: RPCID, Result<JSON, RPCError>)
-  /// `params` is null where there are none.
+  /// `params` is null if there are none.
   case notification(method: String, params: JSON)
 
   /// One line from the broker. Throws where it is neither (JSON-RPC 2.0 §4.1, §5).

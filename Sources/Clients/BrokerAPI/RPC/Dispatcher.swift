@@ -10,10 +10,10 @@ public struct Caller: Sendable, Hashable {
   /// The system's unit that it runs in, such as `mail-sync.service`, as its control group says; nil where that could not be
   /// had.
   public var unit: String?
-  /// The unit of its user's own manager, where it runs in one. Any user may have one of any name: it means something
-  /// together with ``uid`` alone.
+  /// The unit of its user's own manager, if it runs in one. Any user may have one of any name: it has a meaning only
+  /// together with ``uid``.
   public var userUnit: String?
-  /// The path of its executable; nil where the kernel does not let the broker see it.
+  /// The path of its executable; nil if the kernel does not show it to the broker.
   public var executable: String?
   /// The name of the program that executed it, if it is the helper. For people only: a process chooses its name.
   public var parent: String?
@@ -22,7 +22,7 @@ public struct Caller: Sendable, Hashable {
   /// Its user id is in a range that `/etc/subuid` gives to a user.
   public var isSubordinate = false
 
-  /// - Parameter holder: nil: what the user id alone tells.
+  /// - Parameter holder: nil: derived from the user id.
   public init(
     uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32, unit: String? = nil, userUnit: String? = nil,
     executable: String? = nil, holder: Holder? = nil
@@ -41,17 +41,18 @@ public struct Caller: Sendable, Hashable {
 /// One connection, as the dispatcher sees it.
 public protocol Session: AnyObject, Sendable {
   var caller: Caller { get }
-  /// Who is at the other end, as its listener knows it. Without a word of the listener: a process on a Unix socket.
+  /// The peer, as its listener identifies it. Without a listener's identification: a process on a Unix socket.
   var principal: Principal { get }
-  /// Queues a notification to this connection. False: the connection is gone, or its queue is full and it is closed.
+  /// Queues a notification to this connection. False: the connection was closed, or its queue is full and it is closed
+  /// now.
   func notify(method: String, params: JSON) -> Bool
-  /// Whether the client is still there, and reads what it is sent: else nothing long is begun for it.
+  /// Whether the client is still connected and reads its replies: otherwise no long work begins for it.
   var isReading: Bool { get }
   /// The connection may be silent from now on for as long as its client likes: it was promised notifications.
   func holdOpen()
   /// Runs once when the connection ends; at once where it has ended.
   func onClose(_ action: @escaping @Sendable () -> Void)
-  /// What the caller may do was decided: from now on its request may wait, and takes no time from others.
+  /// The caller's rights were decided: from now on its request may wait, and takes no time from others.
   func decided()
 }
 
@@ -73,7 +74,7 @@ public struct RPCRequest: Sendable {
   }
 }
 
-/// What the socket server asks of the broker.
+/// The socket server's interface to the broker.
 public protocol Dispatcher: Sendable {
   /// What share of the socket's budgets a new connection has. Called on the event loop that accepted it: must not block.
   func callerClass(of principal: Principal) -> CallerClass
@@ -81,11 +82,11 @@ public protocol Dispatcher: Sendable {
   /// What answers the plain `token.get` of one connection, which stays on the event loop that asks for it.
   func cachedTokens(for principal: Principal) -> any CachedTokens
 
-  /// Everything else. Runs in a task of its own; ends within the method's deadline.
+  /// All other requests. Runs in a separate task; ends within the method's deadline.
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError>
 
-  /// Returns when what was asked before has had its turn at the broker. Who waits for that before the next request keeps
-  /// the broker's own queue short, which knows no holders.
+  /// Returns when earlier requests have had their turn at the broker. Waiting for it before the next request keeps the
+  /// broker's own queue, which does not know holders, short.
   func settle() async
 }
 
@@ -93,14 +94,14 @@ extension Dispatcher {
   public func settle() async { await Task.yield() }
 }
 
-/// The fast road of one connection: what was found out about its caller is kept.
+/// The fast path of one connection: the facts about its caller are kept.
 public protocol CachedTokens: AnyObject {
-  /// A cached reply to a plain `token.get`, or nil: take the comfortable road (``Dispatcher/respond(to:session:)``).
-  /// Called on the event loop that read the request: must not block, and costs less than a microsecond.
+  /// A cached reply to a plain `token.get`, or nil: use ``Dispatcher/respond(to:session:)``. Called on the event loop
+  /// that read the request: must not block, and costs less than a microsecond.
   ///
   /// - Parameters:
   ///   - account: the name in UTF-8.
-  ///   - scopes: the array of scopes as it is written; nil: the caller did not say.
+  ///   - scopes: the array of scopes as written; nil: not given.
   func reply(
     account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?
   ) -> CachedReply?

@@ -1,13 +1,13 @@
-/// One member of what a client sent.
+/// One member of a client's line.
 public enum IncomingMessage: Sendable {
   case call(RPCRequest, id: RPCID)
-  /// A request without an id: it is carried out and never answered, whatever comes of it (JSON-RPC 2.0 §4.1).
+  /// A request without an id: it is executed and never answered, whatever its result (JSON-RPC 2.0 §4.1).
   case notification(RPCRequest)
-  /// Answered with the error. The id is null where none could be read.
+  /// Answered with the error. The id is null if none could be read.
   case invalid(id: RPCID, RPCError)
 }
 
-/// What one line from a client holds.
+/// The content of one line of a client.
 public enum Incoming: Sendable {
   case single(IncomingMessage)
   /// At least one and at most ``maximumBatch`` members.
@@ -50,7 +50,7 @@ public enum Incoming: Sendable {
 }
 
 extension IncomingMessage {
-  /// Any JSON value; what is no request object (JSON-RPC 2.0 §4) is invalid. Members it does not define are ignored.
+  /// Any JSON value; one that is not a request object (JSON-RPC 2.0 §4) is invalid. Undefined members are ignored.
   public init(_ json: JSON) {
     guard case .object = json else {
       self = .invalid(id: .null, .invalidRequest("expected an object, got \(json.kind)"))

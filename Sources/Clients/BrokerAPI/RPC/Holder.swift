@@ -10,7 +10,7 @@ public enum Holder: Sendable, Hashable {
   /// one for the unit.
   case unit(String, user: UInt32?)
 
-  /// What the user id alone tells.
+  /// The facts from only the user id.
   public init(uid: UInt32) { self = uid == 0 ? .root : .user(uid) }
 
   /// The holder that the total of the user is counted for: a user has a share for all units together.
@@ -39,7 +39,7 @@ extension Holder: CustomStringConvertible {
   }
 }
 
-/// What the policy says of a caller before it has asked for anything.
+/// The policy's class of a caller before its first request.
 public enum CallerClass: Sendable, Hashable {
   /// It may do everything without a rule.
   case privileged
@@ -83,7 +83,7 @@ public struct Shares: Sendable {
     return holder.hasOwnPlaces || shared + amount <= all ? nil : .ofAll
   }
 
-  /// Takes `amount`; returns the limit that this would exceed, nil where it was taken.
+  /// Takes `amount`; returns the limit that this would exceed, nil if it was taken.
   public mutating func take(_ amount: Int = 1, for holder: Holder) -> Shortage? {
     if let shortage = shortage(of: amount, for: holder) { return shortage }
     add(amount, for: holder)
@@ -109,10 +109,10 @@ public struct Shares: Sendable {
 
   public func count(of holder: Holder) -> Int { held[holder, default: 0] }
 
-  /// What all units of the holder's user hold.
+  /// The total of all units of the holder's user.
   public func count(ofUserOf holder: Holder) -> Int { heldByUser[holder.user, default: 0] }
 
-  /// What all hold but root and the broker's own user.
+  /// The total of all holders except root and the broker's own user.
   public var sharedCount: Int { shared }
 
   /// The holder with the most, of the user with the most; nil: no user, and no unit of the same user, has more than this

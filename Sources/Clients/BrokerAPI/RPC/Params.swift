@@ -6,7 +6,7 @@ public func decodeParams<M: RPCMethod>(_ method: M.Type, from params: JSON?) thr
     throw .invalidParams(
       "params: expected an object, got an array", hint: "Parameters are given by name: {\"account\": \"work\"}.")
   }
-  // Describing a method takes milliseconds, and is for those who have to be told.
+  // Describing a method takes milliseconds, and is needed only for errors and documents.
   let docs = M.paramDocs
   if !(object.members ?? []).allSatisfy({ docs[$0.name] != nil }) {
     let description = Methods.description(of: M.name) ?? MethodDescription(method)
@@ -33,7 +33,7 @@ public func validateMembers(of object: JSON, known: [String]) throws(RPCError) {
 
 /// How long a method waits: the `timeout` member, in seconds.
 public enum Timeouts {
-  /// Where the caller does not say.
+  /// If the caller gives none.
   public static let standard = Duration.seconds(30)
   /// A longer `timeout` counts as this.
   public static let maximum = Duration.seconds(300)

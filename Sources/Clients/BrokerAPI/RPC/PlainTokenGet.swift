@@ -1,16 +1,16 @@
-/// The commonest request, recognised without building anything: a single `token.get` of an account, perhaps with
-/// `min_ttl`, written without escapes. Everything else is nil, and ``Incoming/parse(_:)`` decides; whatever this accepts,
-/// that accepts with the same meaning.
+/// The most frequent request, recognised without building a value: a single `token.get` of an account, perhaps with
+/// `min_ttl`, written without escapes. All others are nil, and ``Incoming/parse(_:)`` decides; it accepts each request
+/// accepted here with the same meaning.
 public struct PlainTokenGet: Sendable, Equatable {
-  /// Where the id is in the line, as written: a string with its quotes, to be echoed as it is.
+  /// The id's position in the line, as written: a string with its quotes, repeated unchanged.
   public var id: Range<Int>
-  /// Where the account's name is in the line, without its quotes.
+  /// The position of the account's name in the line, without its quotes.
   public var account: Range<Int>
   /// Seconds; absent: the caller did not say.
   public var minTTL: Int64?
-  /// Where the array of `scopes` is in the line, with its brackets; absent: the caller did not say.
+  /// The position of the array of `scopes` in the line, with its brackets; absent: not given.
   public var scopes: Range<Int>?
-  /// Seconds. What is there already needs no time; absent: the caller did not say.
+  /// Seconds. A cached token needs no time; absent: not given.
   public var timeout: Int64?
 
   static let maximumID = 64
@@ -18,7 +18,7 @@ public struct PlainTokenGet: Sendable, Equatable {
   /// So that neither an `Int64` nor a floating-point number can lose a digit.
   static let maximumDigits = 15
   static let maximumScopes = 32
-  /// Of the array as it is written.
+  /// Of the array as written.
   static let maximumScopeBytes = 2048
 
   /// One pass, without allocation. The line may end with its newline.
@@ -31,7 +31,7 @@ public struct PlainTokenGet: Sendable, Equatable {
   }
 }
 
-/// Each step returns false where the line is not plain.
+/// Each step returns false if the line is not plain.
 private struct Scanner {
   let line: UnsafeRawBufferPointer
   var index = 0
@@ -89,7 +89,7 @@ private struct Scanner {
     return name
   }
 
-  /// Behind a value: true where another member follows, false at the object's end, nil otherwise.
+  /// After a value: true if another member follows, false at the object's end, nil otherwise.
   @inline(__always)
   private mutating func another() -> Bool? {
     skipSpace()
@@ -214,7 +214,7 @@ private struct Scanner {
       count += 1
       skipSpace()
     }
-    // What is kept to be compared has a bound, whatever its spaces.
+    // Kept keys have a maximum length, including spaces.
     guard index - start <= PlainTokenGet.maximumScopeBytes else { return false }
     scopes = start..<index
     return true

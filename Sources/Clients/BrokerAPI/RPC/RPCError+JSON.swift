@@ -2,7 +2,7 @@
 // Members are named as on the wire.
 
 extension RPCError {
-  /// The error object (JSON-RPC 2.0 §5.1): `code`, `message`, and `data` with what is known of `reason`, `hint`,
+  /// The error object (JSON-RPC 2.0 §5.1): `code`, `message`, and `data` with the known members of `reason`, `hint`,
   /// `retry_after`, `oauth`, `detail` and `fields`.
   public var json: JSON {
     let data = JSON(

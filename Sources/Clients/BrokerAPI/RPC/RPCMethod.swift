@@ -8,19 +8,19 @@ public protocol RPCMethod: Sendable {
   static var access: Access { get }
   /// One sentence, in the imperative or the third person, ending with a full stop.
   static var summary: String { get }
-  /// What each member of ``Params`` means, its unit and default. Every member must be here; a test compares.
+  /// The meaning of each member of ``Params``, its unit and default. Every member must be listed; a test compares.
   static var paramDocs: [String: String] { get }
-  /// What each member of ``Result`` means. Every member must be here; a test compares.
+  /// The meaning of each member of ``Result``. Every member must be listed; a test compares.
   static var resultDocs: [String: String] { get }
-  /// The reasons this method's own errors may carry, beside those of every method.
+  /// The reasons of this method's own errors, in addition to those of every method.
   static var errors: [ErrorReason] { get }
   /// One call, as the reference shows it.
   static var example: MethodExample { get }
 }
 
-/// What a caller needs to be allowed before a method runs. Declared on the method, enforced in one place.
+/// The right that a caller needs before a method runs. Declared on the method, enforced in one place.
 public enum Access: String, Sendable, CaseIterable, Codable {
-  /// Anybody who can connect.
+  /// Any client that can connect.
   case open
   /// Use an account's tokens.
   case use

@@ -1,4 +1,4 @@
-/// What waits for each key, first come first served; the keys take turns.
+/// Waiting items by key, first come first served; the keys alternate.
 public struct RoundRobin<Key: Hashable, Element> {
   fileprivate struct Waiting {
     /// Nil: taken.
@@ -57,8 +57,8 @@ public struct RoundRobin<Key: Hashable, Element> {
   }
 }
 
-/// What waits for each key of each group, such as each unit of each user. The groups take turns, and the keys of a group
-/// share its turns.
+/// Waiting items by key and group, such as each unit of each user. The groups alternate, and the keys of a group share
+/// its share.
 public struct GroupedRoundRobin<Group: Hashable, Key: Hashable, Element> {
   private var groups: [Group: RoundRobin<Key, Element>] = [:]
   /// The groups of which something waits, in the order of their turns.

@@ -41,9 +41,9 @@ public enum ErrorReference {
     "`code`: one fixed number per reason, or one of JSON-RPC's own.",
     "`message`: what happened, for people. Its wording may change: do not compare it.",
     "`data.reason`: the word to branch on. Absent for JSON-RPC's own errors.",
-    "`data.hint`: what a person should do next.",
+    "`data.hint`: the next step.",
     "`data.retry_after`: seconds after which trying again makes sense.",
-    "`data.oauth`: the provider's own words, where it said any: `error`, `error_description`, `error_uri` (RFC 6749 §5.2).",
+    "`data.oauth`: the provider's own message, if any: `error`, `error_description`, `error_uri` (RFC 6749 §5.2).",
     "`data.detail`: particulars, such as the fields that were refused.",
   ]
 

@@ -5,7 +5,7 @@ public struct MethodDescription: Sendable {
   public var summary: String
   public var params: [ObjectSchema.Member]
   public var result: Schema
-  /// What the result's members mean, where the result is an object.
+  /// The meaning of the result's members, if the result is an object.
   public var resultMembers: [ObjectSchema.Member]
   /// Its own errors, then those of every method.
   public var errors: [ErrorReason]
@@ -22,7 +22,7 @@ public struct MethodDescription: Sendable {
     resultMembers = result.members
     let common = Methods.commonErrors.filter { M.access != .open || $0 != .notPermitted }
     errors = M.errors + common.filter { !M.errors.contains($0) }
-    // The types are all called Result; in the components each needs a name of its own.
+    // The types all have the name Result; in the components each needs its own.
     if case .object(var object) = result, object.name == "Result" {
       object.name = String(describing: M.self) + "Result"
       result = .object(object)

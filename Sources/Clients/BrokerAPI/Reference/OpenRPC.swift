@@ -4,7 +4,7 @@ public enum OpenRPC {
   /// The version of the methods; raised when they change (semantic versioning).
   public static let contractVersion = "0.1.0"
 
-  /// The document that `rpc.discover` returns. Made anew by each call: keep it.
+  /// The document that `rpc.discover` returns. Each call makes it again: keep it.
   public static func document(version: String = contractVersion) -> JSON {
     [
       "openrpc": .string(specification),
@@ -110,7 +110,7 @@ extension Access {
   /// One sentence for the reference.
   public var meaning: String {
     switch self {
-    case .open: "Anybody who can connect."
+    case .open: "Any client that can connect."
     case .use: "Callers whose rule lets them use the account's tokens."
     case .idToken: "Callers whose rule lets them get the account's ID tokens."
     case .login: "Callers whose rule lets them sign people in."

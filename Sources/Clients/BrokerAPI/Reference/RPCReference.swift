@@ -17,21 +17,21 @@ public enum RPCReference {
     - a user's own: `$XDG_RUNTIME_DIR/grantd/grantd.sock`
 
     It speaks [JSON-RPC 2.0](https://www.jsonrpc.org/specification): one JSON text
-    per line, in UTF-8, ended by a newline (`\\n`). Who you are is what the kernel
-    says about your process; there is nothing to log in with. The configuration's
-    rules say what you may do.
+    per line, in UTF-8, ended by a newline (`\\n`). The kernel identifies your
+    process; there are no credentials. The configuration's rules decide what you
+    may do.
 
     - **Parameters** are given by name. An unknown name is an error.
-    - **Absent** means unknown: results leave out what is not known, and `null` for
-      an optional parameter is as good as leaving it out.
+    - **Absent** means unknown: results omit unknown members, and `null` for an
+      optional parameter equals its absence.
     - **Times** are Unix seconds; durations are seconds.
     - **Order**: requests on one connection run at the same time and are answered as
       they finish. Match answers by `id`: a string, a number or null.
-    - **Notifications** (requests without `id`) are carried out and never answered.
+    - **Notifications** (requests without `id`) are executed and never answered.
     - **Batches**: an array of at most \(Incoming.maximumBatch) requests, answered by one array.
-    - **Deadlines**: every request ends. Methods that can wait take a `timeout`, 30
-      seconds where it is absent and at most 300. Work that has begun, such as a
-      refresh, goes on after a timeout or when you hang up.
+    - **Deadlines**: every request ends. Methods that can wait take a `timeout`, by
+      default 30 seconds and at most 300. Work that has begun, such as a refresh,
+      continues after a timeout or a closed connection.
     - **Limits**: a line is at most \(Incoming.maximumLine / 1024) KiB, nested at most \(JSON.maximumDepth) levels deep,
       and has at most \(Incoming.maximumValues) JSON values. More values, or a longer batch, are
       answered by one error with the id null. A connection with too many requests in
@@ -39,9 +39,9 @@ public enum RPCReference {
       line unfinished is closed. The connections of a user or unit that has used up
       its share of memory, lines or bytes a second are not read until there is room.
       `broker.status` counts that (`held_back`). Valid requests are answered as
-      usual, only later; a line that is no request gets `rate_limited`.
-    - **Errors** carry `data.reason`, a word to branch on, and `data.hint`, what a
-      person does next: see [errors.md](errors.md).
+      usual, only later; an invalid line gets `rate_limited`.
+    - **Errors** carry `data.reason`, a code to branch on, and `data.hint`, the
+      next step for the user: see [errors.md](errors.md).
 
     The same as an OpenRPC document: `rpc.discover`, or `grantctl openrpc` without a
     broker. An installation has it beside this page (`openrpc.json`).
@@ -82,7 +82,7 @@ public enum RPCReference {
     return parts.joined(separator: "\n\n")
   }
 
-  /// The objects within parameters and results. What a method returns is described there.
+  /// The objects within parameters and results. A method's result is described at the method.
   private static func types() -> String {
     let results = Set(Methods.descriptions.map(\.result.words))
     let sections = OpenRPC.namedSchemas().compactMap { name, schema -> String? in
@@ -108,8 +108,8 @@ public enum RPCReference {
 
       \(Markdown.code("json", MethodExample.event.pretty()))
 
-      A connection that does not read its events is closed; subscribe again, and ask
-      `account.list` for what was missed.
+      A connection that does not read its events is closed; subscribe again, and read
+      the missed changes from `account.list`.
       """
   }
 

@@ -26,7 +26,7 @@ public indirect enum Schema: Sendable, Equatable {
     }
   }
 
-  /// As a JSON Schema (draft 7); what has a name is a reference to the components.
+  /// As a JSON Schema (draft 7); a named type is a reference to the components.
   public var json: JSON {
     switch self {
     case .any: .object([])
@@ -59,7 +59,7 @@ public struct ObjectSchema: Sendable, Equatable {
     public var name: String
     public var schema: Schema
     public var required: Bool
-    /// What it means; empty where nobody wrote it down.
+    /// Its meaning; empty if undocumented.
     public var meaning: String
   }
 
@@ -77,7 +77,7 @@ extension Schema {
   func described(_ meaning: String) -> JSON {
     guard !meaning.isEmpty, case .object(let members) = json else { return json }
     let description = JSON.Member(name: "description", value: .string(meaning))
-    // A reference must stand alone in draft 7; beside it nothing counts.
+    // A reference must have no siblings in draft 7; they would be ignored.
     if self.json["$ref"] != nil { return .object([description, JSON.Member(name: "allOf", value: [json])]) }
     return .object([description] + members)
   }

@@ -10,7 +10,7 @@ public struct JSONMember: Sendable, Equatable {
     self.value = value
   }
 
-  /// Nil where something that is no object is in the way.
+  /// Nil if a value on the path is not an object.
   public func merged(into json: JSON) -> JSON? { Self.set(value, at: path[...], in: json) }
 
   /// The value of another's that is in the member's place.

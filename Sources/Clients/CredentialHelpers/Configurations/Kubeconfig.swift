@@ -1,6 +1,6 @@
 /// The files of kubectl.
 public enum Kubeconfig {
-  /// Of the variable KUBECONFIG.
+  /// The value of the variable KUBECONFIG.
   public static func paths(_ variable: String?) -> [String] {
     (variable ?? "").split(separator: ":").map(String.init)
   }

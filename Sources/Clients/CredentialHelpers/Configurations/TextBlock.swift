@@ -84,7 +84,7 @@ public struct TextBlock: Sendable, Equatable {
     }
   }
 
-  /// What is before and behind the block; nil where it is not there, or has no end.
+  /// The text before and after the block; nil if it is missing, or has no end.
   private func around(_ file: String) -> (String, String)? {
     var lines = file.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
     guard let start = lines.firstIndex(of: first), let end = lines[start...].firstIndex(of: last) else { return nil }

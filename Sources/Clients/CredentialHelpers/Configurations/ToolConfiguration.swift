@@ -1,4 +1,4 @@
-/// What a program's configuration has to say so that it asks grantd.
+/// A program's configuration that makes it use grantd.
 public struct ToolConfiguration: Sendable, Equatable {
   public enum Edit: Sendable, Equatable {
     case text(TextEdit)
@@ -8,7 +8,7 @@ public struct ToolConfiguration: Sendable, Equatable {
   }
 
   public var edits: [Edit]
-  /// For people: what else is to be done.
+  /// Further steps, as text for the user.
   public var notes: [String] = []
 }
 
@@ -16,7 +16,7 @@ public struct ToolConfiguration: Sendable, Equatable {
 public struct TextEdit: Sendable, Equatable {
   public var file: String
   public var block: TextBlock
-  /// What may not stand elsewhere in the file.
+  /// Text that must not occur elsewhere in the file.
   public var conflicts: [TextBlock.Conflict] = []
   /// What to write into a file with such a line. Nil: the block.
   public var byHand: String?
@@ -27,7 +27,7 @@ public struct TextEdit: Sendable, Equatable {
   public struct Shared: Sendable, Equatable {
     public var file: String
     public var tool: String
-    /// Of the server that is taken out.
+    /// The server to remove.
     public var label: String
 
     /// The block of another server.
@@ -48,7 +48,7 @@ public struct TextEdit: Sendable, Equatable {
   }
 }
 
-/// What a person says of the account and the server.
+/// The user's account and server.
 public struct ToolTarget: Sendable, Equatable {
   public var account: String
   /// The server, or the address that the program is to use.
@@ -124,7 +124,7 @@ extension ToolTarget {
 
   private static let mapping = "$CONFIG/grantd/helper.toml"
 
-  /// What a program's configuration has once, whatever the servers: which they are stands in helper.toml.
+  /// A program's common part for all servers, which are in helper.toml.
   func shared(_ tool: String, _ file: String, _ line: String, conflicts: [TextBlock.Conflict]) -> ToolConfiguration.Edit
   {
     .text(
@@ -133,7 +133,7 @@ extension ToolTarget {
         shared: .init(file: Self.mapping, tool: tool, label: label(tool))))
   }
 
-  /// The entry of helper.toml, for programs whose configuration has no place for the account.
+  /// The entry of helper.toml, for programs whose configuration cannot name the account.
   func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
     let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
     return .text(TextEdit(Self.mapping, block(tool, lines)))

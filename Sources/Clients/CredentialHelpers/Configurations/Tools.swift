@@ -16,7 +16,7 @@ extension Tool {
         "\thelper =",
         "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
       ]
-    // Of two sections that match, the last one counts: that of the path.
+    // If two sections match, the last one applies: the one with the path.
     let block = TextBlock(
       label: "git \(target.account) \(server)", text: lines.joined(separator: "\n"),
       position: .beforePaths(of: server))

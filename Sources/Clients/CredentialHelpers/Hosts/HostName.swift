@@ -1,4 +1,5 @@
-/// A host as it is compared: lower case, without the root's dot, non-ASCII labels as Punycode (RFC 5890 §2.3.2.1).
+/// A host in the form for comparison: lower case, without the root's dot, non-ASCII labels as Punycode (RFC 5890
+/// §2.3.2.1).
 public struct HostName: Sendable, Hashable, CustomStringConvertible {
   /// RFC 1035 §2.3.4.
   static let longestName = 253
@@ -6,7 +7,7 @@ public struct HostName: Sendable, Hashable, CustomStringConvertible {
 
   public let description: String
 
-  /// Nil where the text is no host name and no IP address. An IPv6 address may be in brackets.
+  /// Nil if the text is neither a host name nor an IP address. An IPv6 address may be in brackets.
   public init?(_ text: String) {
     guard !text.isEmpty, text.utf8.count <= 4 * Self.longestName else { return nil }
     if text.utf8.contains(UInt8(ascii: ":")) || text.utf8.first == UInt8(ascii: "[") {
@@ -40,7 +41,7 @@ public struct HostName: Sendable, Hashable, CustomStringConvertible {
     if text.utf8.allSatisfy({ $0 < 0x80 }) {
       label = text.lowercased()
     } else {
-      // Full-width letters and the like stay what they are, and match no ASCII name.
+      // Full-width letters and similar characters are kept, and match no ASCII name.
       guard let encoded = Punycode.encoded(text.lowercased()) else { return nil }
       label = "xn--" + encoded
     }

@@ -1,9 +1,9 @@
 /// A server, and what of it, as programs name it: `https://user@host:8443/path`, `host:5000`, `sparse+https://host/`.
 public struct Place: Sendable, Equatable {
-  /// In lower case; nil where none was named.
+  /// In lower case; nil if none was given.
   public var scheme: String?
   public var host: HostName
-  /// As written; nil where none was.
+  /// As written; nil if none was given.
   public var port: Int?
   /// Begins with a slash, or is empty.
   public var path: String
@@ -31,7 +31,7 @@ public struct Place: Sendable, Equatable {
     if let end = rest.firstRange(of: "://".utf8) {
       let name = String(Substring(rest[..<end.lowerBound])).lowercased()
       guard Self.isScheme(name) else { return nil }
-      // Of `sparse+https` the transport counts.
+      // For `sparse+https` the transport is used.
       scheme = name.split(separator: "+").last.map(String.init)
       rest = rest[end.upperBound...]
     }
@@ -87,7 +87,7 @@ public struct Place: Sendable, Equatable {
     }
   }
 
-  /// Whether what is sent there can be read on the way.
+  /// Whether others can read it in transit.
   public var isReadable: Bool { ![nil, "https", "grpcs"].contains(scheme) && !host.isLoopback }
 
   /// As an entry of the mapping names it.
@@ -98,7 +98,7 @@ public struct Place: Sendable, Equatable {
 }
 
 enum Percent {
-  /// RFC 3986 §2.1; a broken escape stays as it is.
+  /// RFC 3986 §2.1; an invalid escape is kept.
   static func decoded(_ text: String) -> String {
     guard text.utf8.contains(0x25) else { return text }
     return String(decoding: decoded(text.utf8), as: UTF8.self)

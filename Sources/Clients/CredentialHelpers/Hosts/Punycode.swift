@@ -1,4 +1,4 @@
-/// RFC 3492, encoding alone.
+/// RFC 3492, only encoding.
 enum Punycode {
   private static let (base, tMin, tMax, skew, damp): (Int, Int, Int, Int, Int) = (36, 1, 26, 38, 700)
   private static let (initialBias, initialN) = (72, 128)

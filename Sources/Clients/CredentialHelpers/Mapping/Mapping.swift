@@ -106,7 +106,7 @@ extension Mapping.Entry {
     Array(path).split(separator: slash).contains { isAmbiguous(segment: $0) }
   }
 
-  /// Servers differ in what they make of such a segment: it could lead out of the path. `..;x` is `..` to some.
+  /// Servers treat such a segment differently: it could leave the path. `..;x` is `..` to some.
   private static func isAmbiguous(segment: ArraySlice<UInt8>) -> Bool {
     let decoded = Percent.decoded(segment)
     let name = decoded.prefix { $0 != UInt8(ascii: ";") }

@@ -49,7 +49,7 @@ public struct AWS: Exchanging {
     endpoint =
       options["--endpoint"] ?? variable("AWS_ENDPOINT_URL_STS")
       ?? "https://sts.\(region.map { $0 + "." } ?? "")\(domain)"
-    guard let place = Place(endpoint), place.scheme != nil else { throw Malformed("the STS endpoint is no address") }
+    guard let place = Place(endpoint), place.scheme != nil else { throw Malformed("the STS endpoint is not a URL") }
     request = .token(TokenRequest(place: place, account: invocation.account))
   }
 
@@ -62,7 +62,7 @@ public struct AWS: Exchanging {
       let equals = word.firstIndex(of: "=")
       let name = equals.map { String(word[..<$0]) } ?? word
       guard names.contains(name), let value = equals.map({ String(word[word.index(after: $0)...]) }) ?? rest.popFirst()
-      else { throw Malformed("\(word) is no option of the helper aws, or has no value") }
+      else { throw Malformed("\(word) is not an option of the helper aws, or has no value") }
       options[name] = value
     }
     return options
@@ -119,7 +119,7 @@ enum XMLText {
     return text[start.upperBound..<end.lowerBound]
   }
 
-  /// Nil where there is none, or where it is no text.
+  /// Nil if there is none, or if it is not text.
   static func content(of name: String, in text: Substring) -> String? {
     guard let raw = element(name, in: text), !raw.contains("<") else { return nil }
     var result = ""

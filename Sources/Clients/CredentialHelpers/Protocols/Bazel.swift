@@ -24,6 +24,6 @@ public struct Bazel: CredentialProtocol {
     return Reply(out: JSON.object(answer).serialized() + [0x0A])
   }
 
-  /// No header fields: the request goes on without a credential.
+  /// No header fields: the request continues without a credential.
   public static func notFound(_ invocation: Invocation) -> Reply { Reply(text: "{\"headers\":{}}\n") }
 }

@@ -5,7 +5,7 @@ public struct Docker: CredentialProtocol {
   public static let name = "docker"
   public static let programs = ["docker-credential-grantd"]
 
-  /// The words by which the programs know that they may go on without a credential.
+  /// The texts by which the programs know that they may continue without a credential.
   static let notFoundWords = "credentials not found in native keychain"
 
   public let request: Request
@@ -26,12 +26,12 @@ public struct Docker: CredentialProtocol {
     switch verb {
     case "get":
       guard let text, text.split(whereSeparator: \.isWhitespace).count == 1, let place else {
-        throw Malformed("the registry is no host name")
+        throw Malformed("the registry is not a host name")
       }
       request = .token(TokenRequest(place: place, account: invocation.account))
     case "store":
       guard stored != nil, let place else { throw Malformed("the input of store is no JSON with a registry") }
-      // `docker login` and `podman login` store what they got from here too.
+      // `docker login` and `podman login` store credentials from here too.
       request = .ours(
         TokenRequest(place: place, username: stored?["Username"]?.string, account: invocation.account), Reply(),
         otherwise: Problem(

@@ -19,7 +19,7 @@ public struct Git: CredentialProtocol {
     let verb = invocation.arguments.first
     guard let verb, ["get", "store", "erase"].contains(verb) else {
       (place, takesAuthType, wantsBearer) = (nil, false, false)
-      // Since git 2.46 the helper may be asked what it can do; git says that unknown actions are to be ignored.
+      // Since git 2.46 a helper may be asked for its capabilities; unknown actions must be ignored.
       request = .answered(Reply(text: verb == "capability" ? "version 0\ncapability authtype\n" : ""))
       return
     }
@@ -33,7 +33,7 @@ public struct Git: CredentialProtocol {
     switch verb {
     case "get": request = place == nil ? .answered(Reply()) : .token(wanted)
     case "erase":
-      // Each helper is told of each secret, those of other helpers too.
+      // Each helper receives each secret, including those of other helpers.
       if let secret, place != nil { request = .rejected(wanted, secret: secret) } else { request = .answered(Reply()) }
     default: request = .answered(Reply())
     }
@@ -47,7 +47,7 @@ public struct Git: CredentialProtocol {
     if takesAuthType && (token.isBearer || wantsBearer) {
       lines = ["capability[]=authtype", "authtype=Bearer", "credential=\(token.text)", "ephemeral=1"]
     } else {
-      // Without a user name git would ask the person for one.
+      // Without a user name git would ask the user for one.
       lines = ["username=\(token.username ?? UserNames.name(for: place))", "password=\(token.text)"]
     }
     if let end = token.expiresAt { lines.append("password_expiry_utc=\(end)") }
@@ -57,7 +57,7 @@ public struct Git: CredentialProtocol {
   public static func notFound(_ invocation: Invocation) -> Reply { Reply() }
 
   public static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply {
-    // Without `quit` git would ask the person for a password that nobody has.
+    // Without `quit` git would ask the user for a password that does not exist.
     let quits = problem.isOurs && invocation.arguments.first == "get"
     return Reply(text: quits ? "quit=1\n" : "", err: problem.line)
   }
@@ -65,7 +65,7 @@ public struct Git: CredentialProtocol {
   /// Nil where no host is asked about (`protocol=cert`).
   private static func place(_ fields: Fields) throws(Malformed) -> Place? {
     guard let host = fields.values["host"], !host.isEmpty else { return nil }
-    guard let (name, port) = Place.hostAndPort(host[...]) else { throw Malformed("git's host is no host name") }
+    guard let (name, port) = Place.hostAndPort(host[...]) else { throw Malformed("git's host is not a host name") }
     let path = fields.values["path"].map { $0.hasPrefix("/") ? $0 : "/" + $0 } ?? ""
     return Place(
       scheme: (fields.values["protocol"] ?? "https").lowercased(), host: name, port: port, path: path)
@@ -102,7 +102,7 @@ public struct Git: CredentialProtocol {
     }
 
     private mutating func take(url: String) throws(Malformed) {
-      guard let place = Place(url) else { throw Malformed("git's url is no address") }
+      guard let place = Place(url) else { throw Malformed("git's url is not a URL") }
       values["protocol"] = place.scheme
       values["host"] = place.port.map { "\(place.host):\($0)" } ?? place.host.description
       values["path"] = place.path

@@ -21,11 +21,11 @@ public struct GoAuth: CredentialProtocol {
       throw Malformed("go asks for each host that refuses a request: --account is not possible, write helper.toml")
     }
     guard let address = Self.address(invocation) else {
-      // The first run, before any request: nobody has asked for a token yet.
+      // The first run, before any request: no token is needed yet.
       (place, takesBasicOnly, request) = (nil, false, .answered(Reply()))
       return
     }
-    guard let place = Place(address) else { throw Malformed("go's address is no address") }
+    guard let place = Place(address) else { throw Malformed("go's address is not a URL") }
     let challenges = Self.challenges(input)
     takesBasicOnly = challenges.contains("basic") && !challenges.contains("bearer")
     self.place = place
@@ -41,7 +41,7 @@ public struct GoAuth: CredentialProtocol {
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
     guard let place else { return Reply() }
-    // A user in the address is not part of what Go compares.
+    // Go does not compare a user in the URL.
     let host = place.host.description.contains(":") ? "[\(place.host)]" : place.host.description
     let server = "\(place.scheme ?? "https")://\(host)\(place.port.map { ":\($0)" } ?? "")\(token.path ?? "")"
     var field = "Bearer \(token.text)"

@@ -4,7 +4,7 @@ import BrokerAPI
 /// `--mode creds` and `--output json`.
 public struct Keyring: CredentialProtocol {
   public static let name = "keyring"
-  /// In a folder of its own: python3-keyring has the same.
+  /// In a separate folder: python3-keyring has the same name.
   public static let programs = ["keyring"]
 
   public let request: Request
@@ -49,14 +49,14 @@ public struct Keyring: CredentialProtocol {
     }
     guard words.count == 2 || words.count == 3 else { throw Malformed("keyring get takes an address and a user") }
     guard let place = Place(words[1]) else {
-      // Names of services that are no hosts are those of other programs.
+      // Service names that are not hosts belong to other programs.
       self.place = nil
       request = .answered(Self.notFound(invocation))
       return
     }
     self.place = place
     let username = words.count == 3 && !words[2].isEmpty ? words[2] : nil
-    // pip and uv ask by the host alone too, where the index did not get a credential.
+    // pip and uv also ask with only the host, if the index got no credential.
     request = .token(
       TokenRequest(place: place, username: username, account: invocation.account, mayBeHTTP: place.scheme == nil))
   }

@@ -8,7 +8,7 @@ public struct Terraform: CredentialProtocol {
   public let request: Request
 
   public static func input(_ invocation: Invocation) -> InputShape {
-    // What is to be stored is read to its end, or Terraform reports a broken pipe in place of the reason.
+    // Input to store is read to its end, or Terraform reports a broken pipe instead of the reason.
     verb(invocation) == "store" ? .everything : .none
   }
 
@@ -19,7 +19,7 @@ public struct Terraform: CredentialProtocol {
     guard let host = invocation.arguments.last else { throw Malformed("terraform-credentials-grantd takes get HOST") }
     switch Self.verb(invocation) {
     case "get":
-      guard let place = Place(host), place.scheme == nil else { throw Malformed("terraform's host is no host name") }
+      guard let place = Place(host), place.scheme == nil else { throw Malformed("terraform's host is not a host name") }
       request = .token(TokenRequest(place: place, account: invocation.account))
     case "store", "forget":
       request = .answered(

@@ -1,4 +1,4 @@
-/// The user name that a server wants beside a token, in Basic authentication (RFC 7617). Most take any.
+/// The user name that a server requires next to a token, in Basic authentication (RFC 7617). Most accept any.
 enum UserNames {
   static let standard = "oauth2"
 

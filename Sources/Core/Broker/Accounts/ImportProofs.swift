@@ -84,7 +84,7 @@ extension Imports: ImportProofs {
       await accounts.saveStanding(of: account, "whose an import is")
     case .success(let subject) where !subject.isEmpty:
       await disprove(account, "the refresh token is of \(subject.printable(limit: 100))")
-    case .success: postpone(unnamed(grant, "the provider's UserInfo names nobody"))
+    case .success: postpone(unnamed(grant, "the provider's UserInfo names no user"))
     case nil: postpone(unnamed(grant, "the provider has no UserInfo, and gave no ID token"))
     case .failure(.tokenRefused(let message, _)):
       let isTried = replacedAt.map { uptime < $0 + Self.replacementPause } ?? false
@@ -140,7 +140,7 @@ extension Imports: ImportProofs {
     let person = saved.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "its person"
     return RPCError(
       .loginRequired, "account \(saved.account) belongs to \(person), and \(failure.message)",
-      hint: "\(accounts.loginHint(saved)) With `manage` access another person's token can be imported: "
+      hint: "\(accounts.loginHint(saved)) With `manage` access another user's token can be imported: "
         + "`grantctl import \(saved.account) --provider \(saved.provider) --replace-identity`.",
       detail: LoginReason.identityChanged.rawValue)
   }

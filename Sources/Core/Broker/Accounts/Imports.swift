@@ -42,7 +42,9 @@ final class Imports: Piece {
     let account = try accountName(params.account)
     let text = params.refresh_token.exposed
     guard !text.isEmpty, text.utf8.count <= Limit.refreshToken, text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F })
-    else { throw .invalidParams("params.refresh_token: expected one word of at most \(Limit.refreshToken) bytes") }
+    else {
+      throw .invalidParams("params.refresh_token: expected text without spaces of at most \(Limit.refreshToken) bytes")
+    }
     if let resource = params.resource, !ResourceIndicator.isValid(resource) {
       throw .invalidParams("params.resource: expected an absolute URI without a fragment (RFC 8707 §2)")
     }
@@ -60,14 +62,14 @@ final class Imports: Piece {
       !authorizer.policy.allows(.manage, method: AccountImport.name, account: params.account, caller: caller)
     {
       throw RPCError(
-        .notPermitted, "replace_identity gives the account to another person, which takes `manage` access",
+        .notPermitted, "replace_identity gives the account to another user, which requires `manage` access",
         hint: "An admin can add a [[rule]] with access = [\"manage\"], or import the token as root.")
     }
     let token = Secret(text)
     let isNew = try await adopt(token, account, provider, params)
     if params.replace_identity == true, accounts[account]?.isUnproven == true {
       accounts[account]?.identityReplaced()
-      await accounts.saveStanding(of: account, "that an import may be anybody's")
+      await accounts.saveStanding(of: account, "that an import may belong to another user")
     }
     do throws(RPCError) {
       _ = try await engine.token(
@@ -114,7 +116,7 @@ final class Imports: Piece {
       let isEnded = if case .loginRequired = old.saved.standing { !old.awaitsSecondTry } else { false }
       guard isEnded || old.isUnproven, old.saved.provider == provider.name else {
         throw .invalidParams(
-          "account \(account) is there already", hint: "Choose another name, or `grantctl logout \(account)` first.")
+          "account \(account) already exists", hint: "Choose another name, or `grantctl logout \(account)` first.")
       }
       if old.isUnproven, !isEnded {
         let isSame = old.saved.sourceFingerprint == token.fingerprint

@@ -27,7 +27,7 @@ extension Approvals {
       if self.confirmation(question, permission) != nil {
         // The rules changed since the request came, and its body is on its way already.
         throw RPCError(
-          .temporarilyUnavailable, "a person has to allow this request since now", hint: "Send it again.",
+          .temporarilyUnavailable, "this request now needs a user's approval", hint: "Send it again.",
           retryAfter: 1)
       }
     }
@@ -141,14 +141,15 @@ extension Approvals {
     let wait = min(first.within, patience ?? first.within)
     guard wait >= Self.shortestWait else {
       throw RPCError(
-        .timedOut, "\(question.method) for account \(question.account) waits for a person, and the caller does not",
+        .timedOut,
+        "\(question.method) for account \(question.account) waits for approval, and the caller does not wait",
         hint: "Ask with a `timeout` of \(first.within.wholeSeconds) s, or with none.")
     }
     let id = Releases.id(surroundings.randomBytes(6))
     let until = uptime + wait
     guard releases.begin(id, question, of: caller, rule: first.rule, from: uptime, until: until) else {
       throw RPCError(
-        .overloaded, "too many requests wait for a person", hint: "Answer or deny some with `grantctl approve`.")
+        .overloaded, "too many requests wait for approval", hint: "Answer or deny some with `grantctl approve`.")
     }
     watch(session, id)
     defer {
@@ -186,7 +187,7 @@ extension Approvals {
       guard uptime < until else {
         throw RPCError(
           .timedOut, "\(release.question.method) for account \(release.question.account) was not confirmed in time",
-          hint: "Rule \(confirmation.rule) has a person allow it: `grantctl approve --wait` asks them as requests come."
+          hint: "Rule \(confirmation.rule) requires approval: `grantctl approve --wait` asks the user as requests come."
         )
       }
       try await waiters.callerWaits(for: .release(id), of: permission.caller.holder, until: until)
@@ -208,7 +209,7 @@ extension Approvals {
 
   private func denied(_ question: Releases.Question) -> RPCError {
     RPCError(
-      .notPermitted, "a person refused \(question.method) for account \(question.account)",
+      .notPermitted, "the user refused \(question.method) for account \(question.account)",
       hint: "Ask them before it is tried again; they allow it with `grantctl approve`.")
   }
 }

@@ -100,7 +100,7 @@ extension Authorizer {
     let scopes = grant.livingTokens.first { $0.accessToken == token }?.scopes
     guard let scopes, excess(scopes, over: cap.rules) == nil, excess(scopes, over: cap.word) == nil else {
       throw RPCError(
-        .notPermitted, "that is no current token of account \(grant.saved.account) that this caller may have",
+        .notPermitted, "that is not a current token of account \(grant.saved.account) that this caller may have",
         hint: "Ask for one with `token.get` again, and for the proof with that.")
     }
   }
@@ -127,8 +127,8 @@ extension Authorizer {
     let what = beyond.isEmpty ? "scopes that the provider does not say" : beyond.joined(separator: " ")
     return RPCError(
       .notPermitted,
-      "the provider's token of account \(account) has more than a person allowed: \(what.prefix(200))",
-      hint: "Ask again: a person is then asked about all that it has.")
+      "the provider's token of account \(account) has more than was approved: \(what.prefix(200))",
+      hint: "Ask again: the approval then covers all that it has.")
   }
 
   /// What is not a request cannot wait for a person, and asking again is no help.
@@ -139,7 +139,7 @@ extension Authorizer {
     let account = permission.account ?? ""
     throw RPCError(
       .notPermitted,
-      "rule \(confirm.rule) has a person allow each release of account \(account), and \(whom) cannot wait",
+      "rule \(confirm.rule) requires approval of each release of account \(account), and \(whom) cannot wait",
       hint:
         "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
         + "reload`:\n" + Rule.lines(for: permission.caller, account: account, methods: [permission.method]))
@@ -148,7 +148,7 @@ extension Authorizer {
   static func unconfirmed(_ permission: Permission, _ confirmation: Policy.Confirmation) -> RPCError {
     RPCError(
       .notPermitted,
-      "\(permission.method) for account \(permission.account?.prefix(128) ?? "") has to be allowed by a person, and was not",
+      "\(permission.method) for account \(permission.account?.prefix(128) ?? "") needs approval, and was not approved",
       hint: "Rule \(confirmation.rule) asks for that: ask again, and see `grantctl approve`.")
   }
 }

@@ -72,7 +72,7 @@ extension Authorizer {
     guard let confirm, release != nil else {
       return .init(allowed: true, rule: rule, scopes: scopes?.sorted(), why: basis)
     }
-    let asking = "rule \(confirm.rule) has a person allow each release"
+    let asking = "rule \(confirm.rule) requires approval of each release"
     let asked = rule == confirm.rule ? asking : "\(basis); \(asking)"
     let exempt = confirm.exempt.isEmpty ? nil : confirm.exempt.sorted()
     return .init(

@@ -113,12 +113,13 @@ extension Backups {
       .use, method: StoreBackup.name, account: account.rawValue, caller: caller)
     if case .allowed(_, nil, nil) = decision { return }
     var why = ""
-    if case .allowed(_, _, let confirm?) = decision { why = ": rule \(confirm.rule) has a person allow each release" }
+    if case .allowed(_, _, let confirm?) = decision { why = ": rule \(confirm.rule) requires approval of each release" }
     throw RPCError(
       .notPermitted,
       "a backup holds every account's tokens, and uid \(caller.uid) may not have those of \(account) whole and at once"
         + why,
-      hint: "An admin can allow it, also to root, by these lines in the configuration and `grantctl reload`:\n"
+      hint:
+        "An administrator can permit it, also for root, with these lines in the configuration and `grantctl reload`:\n"
         + Rule.lines(for: caller, account: nil, methods: [StoreBackup.name]))
   }
 
@@ -136,7 +137,7 @@ extension Backups {
 
   func ownVault() throws(RPCError) -> any Vault {
     guard !isDraining else { throw shuttingDown() }
-    guard let vault else { throw RPCError(.storeFailure, "this broker keeps its state in memory alone") }
+    guard let vault else { throw RPCError(.storeFailure, "this broker keeps its state only in memory") }
     return vault
   }
 
@@ -181,9 +182,9 @@ extension Backups {
 
   func backupError(_ error: BackupError) -> RPCError {
     func invalid(_ message: String, _ hint: String) -> RPCError { RPCError(.invalidBackup, message, hint: hint) }
-    let another = "Take another copy of it: this one cannot be mended."
+    let another = "Use another copy of it: this one is damaged."
     switch error {
-    case .foreign: return invalid("this is no backup of grantd", "Give a file that `grantctl backup` wrote.")
+    case .foreign: return invalid("this is not a backup of grantd", "Give a file that `grantctl backup` wrote.")
     case .newer(let what):
       return invalid(
         "the backup was made by a newer grantd (\(what))", "Restore it with that version, or install it here first.")

@@ -173,7 +173,7 @@ extension AuthorizedCalls {
     guard (try? providers.demand(.userinfo, of: target.metadata, target.provider)) != nil else { return nil }
     guard let grant = accounts[account], let token = grant.token, engine.isOwn(token, grant.saved),
       providers.isCurrent(target)
-    else { return .failure(.notSent(message: "the provider was configured anew")) }
+    else { return .failure(.notSent(message: "the provider's configuration has changed")) }
     // Whose it is shall be told, not whether it is the account's person's.
     var anonymous = grant.saved
     anonymous.identity = nil

@@ -154,7 +154,7 @@ extension ProviderExaminer {
         hint: "\(connection.provider.correction) It is tried again in \(max(1, (until - now).wholeSeconds)) s.")
     case .unreachable(let failure, _, let retryAt):
       return .init(
-        name: .condition, result: .warning, message: "it is out of order, so its refreshes wait: \(failure.message)",
+        name: .condition, result: .warning, message: "it is unavailable, so its refreshes wait: \(failure.message)",
         hint: "Nothing to do: tried again in \(max(1, (retryAt - now).wholeSeconds)) s. The checks below tell more.")
     }
   }
@@ -248,7 +248,7 @@ extension ProviderExaminer {
           name: .redirect_uri, result: .failed,
           message: "the callback endpoint does not listen, so no login comes back by itself",
           hint:
-            "Is `enabled` false in [callback], or the port taken (the log says)? Meanwhile `grantctl login --manual` "
+            "Is `enabled` false in [callback], or the port taken (see the log)? Until then `grantctl login --manual` "
             + "works.")
       }
       port = own
@@ -269,8 +269,8 @@ extension ProviderExaminer {
     let host = URL(string: url)?.host.map { $0.contains(":") ? "[\($0)]" : $0 } ?? "127.0.0.1"
     guard let address = URL(string: "http://\(host):\(port)/check") else {
       return .init(
-        name: .redirect_uri, result: .failed, message: "\(url) is no address",
-        hint: "Mend redirect_uri in the configuration, then `grantctl reload`.")
+        name: .redirect_uri, result: .failed, message: "\(url) is not a URL",
+        hint: "Correct redirect_uri in the configuration, then `grantctl reload`.")
     }
     let request = HTTPRequest(purpose: .discovery, method: "GET", url: address)
     if case .failure(let error) = await probe(request, connection).result {

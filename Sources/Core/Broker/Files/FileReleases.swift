@@ -199,7 +199,7 @@ final class FileReleases: Piece {
     guard (token.token_type ?? "Bearer").lowercased() == "bearer" else {
       throw RPCError(
         .unsupportedByProvider,
-        "the tokens of account \(file.account) are bound to a key (\(token.token_type ?? "")), which no file can hand on",
+        "the tokens of account \(file.account) are bound to a key (\(token.token_type ?? "")), which a file cannot contain",
         hint: "Send requests with `grantctl request \(file.account) GET PATH`.")
     }
     let content = TokenFileFormat.Content(

@@ -10,7 +10,7 @@ extension Journal {
     // It is closed at this broker's own end, after what could not be saved was told. Before that it is a failure like
     // any other: without one, refreshes that cannot be noted would follow one another for ever.
     if isStopped, case .closed = error { return }
-    let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
+    let hint = error.isLoss ? "nothing to do: grantd writes it again from memory, and reports it" : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
     outage = (error, since: failingSince ?? now)
@@ -98,10 +98,10 @@ extension Journal {
       unsaved.waiting.merge(before) { $1 }
       if case .owned = error { return failed(error) }
       // What is damaged stays so, whatever kept it from being written anew.
-      logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
+      logger.error("the state could not be written again: \(error.message)", metadata: ["hint": "\(error.hint)"])
       return
     }
-    logger.warning("the state was written anew from memory", metadata: ["state": "\(store.location)"])
+    logger.warning("the state was written again from memory", metadata: ["state": "\(store.location)"])
     works()
   }
 

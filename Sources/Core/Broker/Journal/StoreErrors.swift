@@ -35,12 +35,12 @@ extension StoreError {
     case .unreadableAccount(let account, _):
       "nothing was changed: sign in to \(account) again, or remove it with: grantctl logout \(account)"
     case .missing:
-      "nothing to do: grantd writes it anew from memory; leave its state folder to it while it runs"
+      "nothing to do: grantd writes it again from memory; change nothing in its state folder while it runs"
     case .wrongKey(let path, _):
-      "give grantd the key that \(path) was sealed under; where it is lost, move the database away and sign in again"
+      "give grantd the key that \(path) was sealed under; if it is lost, move the database away and sign in again"
     case .unusableKey(let source, _):
       "restore the key (32 bytes, or their base64 or hexadecimal text, mode 0600, owned by grantd's user) in \(source); "
-        + "where it is lost, move the database away and sign in again"
+        + "if it is lost, move the database away and sign in again"
     case .unreadable(let path, _):
       "see that grantd's user owns \(path), that no other user may write there, and that the disk is mounted read-write"
     case .unwritable(let path, _):

@@ -80,7 +80,7 @@ extension Logins {
     switch login.action {
     case nil:
       throw .invalidParams(
-        "the login waits for a person to sign in, and for nothing more", hint: "Wait for it with `login.wait`.")
+        "the login waits only for the user to sign in", hint: "Wait for it with `login.wait`.")
     case .sessionLimit(_, let sessions) where sessions.isEmpty && params.session_id == nil && params.attributes == nil:
       return .again
     case .sessionLimit(_, let sessions):

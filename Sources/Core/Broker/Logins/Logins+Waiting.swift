@@ -101,7 +101,7 @@ extension Logins {
     let told = OpenedDestination(kind: opened.kind, app: opened.app)
     guard login.saved.opened != told else { return }
     table[login.saved.id]?.saved.opened = told
-    await saveIfPending(login.saved.id, "where a login was opened")
+    await saveIfPending(login.saved.id, "how a login was opened")
   }
 
   func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {

@@ -113,7 +113,7 @@ final class BackChannelLogouts: Piece {
   /// §2.7: what was granted for the time when nobody is there (`offline_access`) goes on; all else ends.
   private func signOut(_ account: AccountName, _ token: LogoutToken, at name: ProviderName) async {
     guard let saved = accounts[account]?.saved, saved.provider == name, Self.concerns(token, saved) else { return }
-    let message = "the person signed out at the provider"
+    let message = "the user signed out at the provider"
     let isOffline = saved.requestedScopes.contains("offline_access")
     logger.notice(
       "\(account): \(message)\(isOffline ? "; its offline access goes on" : "")",

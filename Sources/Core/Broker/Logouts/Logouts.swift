@@ -48,7 +48,7 @@ final class Logouts: Piece {
       let step = "end_session"
       do throws(Objection) {
         url = try await endings.begin(of: grant.saved)
-        steps.append(.init(step: step, result: "opened", message: "open the URL in the person's browser"))
+        steps.append(.init(step: step, result: "opened", message: "open the URL in the user's browser"))
       } catch {
         steps.append(.init(step: step, result: "unsupported", message: error.message))
       }

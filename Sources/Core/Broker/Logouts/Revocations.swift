@@ -221,7 +221,7 @@ final class Revocations: Piece {
   private func obsolete(_ step: String) -> AccountLogout.Step {
     .init(
       step: step, result: "skipped",
-      message: "the person has signed in again, and a revocation would end the new grant too")
+      message: "the user has signed in again, and a revocation would end the new grant too")
   }
 
   /// The provider rotated it: what ends the grant is now the new one.
@@ -261,7 +261,7 @@ final class Revocations: Piece {
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
         await put(later)
         wakeScheduler()
-        return .init(step: step, result: "queued", message: message ?? "the provider is out of order")
+        return .init(step: step, result: "queued", message: message ?? "the provider is unavailable")
       }
       await drop(revocation)
       return .init(step: step, result: "refused", message: "given up after a week of trying")

@@ -55,7 +55,7 @@ final class SessionEndings: Piece {
   func returned(_ url: String) -> ProviderName? {
     endings.removeAll { $0.until <= uptime }
     guard let ending = endings.first(where: { $0.request.isReturn(url) }) else { return nil }
-    logger.info("a person signed out at provider \(ending.provider)", metadata: ["provider": "\(ending.provider)"])
+    logger.info("a user signed out at provider \(ending.provider)", metadata: ["provider": "\(ending.provider)"])
     return ending.provider
   }
 

@@ -191,7 +191,7 @@ final class Registrations: Piece {
     let host = URL(string: params.issuer)?.host ?? ""
     let name = try providerName(params.provider ?? String(host.prefix(64)))
     guard providers[name] == nil else {
-      throw .invalidParams("provider \(name) is there already", hint: "Choose another name.")
+      throw .invalidParams("provider \(name) already exists", hint: "Choose another name.")
     }
     return name
   }

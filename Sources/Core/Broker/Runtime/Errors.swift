@@ -49,7 +49,7 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName, correctio
     return RPCError(.temporarilyUnavailable, message, retryAfter: Double(wait.wholeSeconds), oauth: oauth)
   case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
   case .denied:
-    return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as another person.")
+    return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as another user.")
   case .unsupported: return RPCError(.unsupportedByProvider, message)
   }
 }

@@ -65,7 +65,7 @@ extension Views {
     var outages = MetricFamily(
       .counter, "grantd_provider_outages", "How often a provider stopped to answer.")
     var lost = MetricFamily(
-      .counter, "grantd_lost_grants", "Grants that ended, so that a person must sign in again, by reason.")
+      .counter, "grantd_lost_grants", "Grants that ended, so that the user must sign in again, by reason.")
     for name in Set(providers.names).union(measures.providers.keys).sorted() {
       let counted = measures.providers[name] ?? Measures.Provider()
       for outcome in RefreshOutcome.allCases {

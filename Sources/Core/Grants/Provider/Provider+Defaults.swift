@@ -47,7 +47,7 @@ extension Provider {
   public func issue(
     _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
     metadata: ServerMetadata
-  ) -> Step<Issued> { .failed(lacks("token without a person")) }
+  ) -> Step<Issued> { .failed(lacks("token without a user")) }
   public func exchange(
     _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
   ) -> Step<TokenResponse> { .failed(lacks("token exchange")) }

@@ -106,7 +106,7 @@ extension LogoutTokenError: CustomStringConvertible {
     case .noToken: "the request has no logout_token, or two of them"
     case .token(let error): error.description(of: "the logout token")
     case .wrongType(let type): "the logout token says that it is of type “\(type)”, not logout+jwt"
-    case .noEvent: "the token has no event \(LogoutToken.event): it is no logout token"
+    case .noEvent: "the token has no event \(LogoutToken.event): it is not a logout token"
     case .neitherSubjectNorSession: "the logout token names neither a subject (sub) nor a session (sid)"
     case .nonce: "the token has a nonce: it is an ID token, not a logout token"
     }

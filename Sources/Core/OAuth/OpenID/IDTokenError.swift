@@ -82,9 +82,9 @@ extension IDTokenError: CustomStringConvertible {
     case .unexpectedNonce: "the ID token has a nonce, though none was sent; sign in again"
     case .wrongAccessTokenHash: "the access token is not the one that the ID token came with (at_hash); sign in again"
     case .wrongCodeHash: "the code is not the one that the ID token came with (c_hash); sign in again"
-    case .missingAuthTime: "the ID token does not say when the person signed in (auth_time), which was asked for"
+    case .missingAuthTime: "the ID token has no time of the sign-in (auth_time), which was requested"
     case .authenticatedTooLongAgo(let by):
-      "the person signed in \(JWTError.seconds(by)) s longer ago than is allowed; sign in again with prompt=login"
+      "the sign-in was \(JWTError.seconds(by)) s longer ago than permitted; sign in again with prompt=login"
     case .changed(let claim):
       "after a refresh the ID token's \(claim) is another than before; the account must be signed in again"
     case .issuedBeforePrevious: "the ID token of a refresh was issued before the previous one (iat)"

@@ -102,7 +102,7 @@ enum PrivateKeyText {
     // Exposed to be read.
     guard let members = JSON(Data(text.exposed.utf8))?.members else { throw .unreadable("it is no JSON object") }
     guard case .string(let type)? = members["kty"] else {
-      throw .unreadable(members["keys"] == nil ? "it has no kty" : "it is a set of keys: give one of them alone")
+      throw .unreadable(members["keys"] == nil ? "it has no kty" : "it is a set of keys: give only one of them")
     }
     guard members["d"] != nil || type == "oct" else { throw .publicKeyOnly }
     let material: Material
@@ -162,7 +162,7 @@ enum PrivateKeyText {
     case .string("P-521"): material = (try? P521.Signing.PrivateKey(rawRepresentation: secret)).map { .p521($0) }
     default: throw .unreadable("its crv is none of P-256, P-384 and P-521")
     }
-    guard let material else { throw .unreadable("its member d is no key of its curve") }
+    guard let material else { throw .unreadable("its member d is not a key of its curve") }
     return try matching(members, material)
   }
 

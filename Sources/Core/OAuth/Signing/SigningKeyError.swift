@@ -17,11 +17,11 @@ public enum SigningKeyError: Error, Sendable, Equatable {
 extension SigningKeyError: CustomStringConvertible {
   public var description: String {
     switch self {
-    case .tooLarge: "the key is larger than \(SigningKey.maximumBytes) bytes: it is no single key"
+    case .tooLarge: "the key is larger than \(SigningKey.maximumBytes) bytes: it is not a single key"
     case .unreadable(let what):
       "the key cannot be read: \(what); it must be a private key in PEM (PKCS#8, PKCS#1 or SEC1) or a private JWK"
     case .encrypted:
-      "the key is under a passphrase: decrypt it (openssl pkey), and keep the file readable to this service alone"
+      "the key has a passphrase: decrypt it (openssl pkey), and make the file readable only for this service"
     case .publicKeyOnly: "the key is a public one: the private key that belongs to it is needed to sign"
     case .weak(let bits): "the RSA key has \(bits) bits: at least 2048 are needed (RFC 7518 §3.3); make a new one"
     case .wrongAlgorithm(let name, let key): "\(name) cannot be signed with \(key): choose another algorithm or key"

@@ -184,7 +184,7 @@ public struct TokenResponse: Sendable, Equatable {
     }
     do throws(WrongMember) {
       var tokens = try TokenResponse(inner, outer: outer, quirks: quirks, types: types)
-      tokens.oddities += repeated.map { "“\($0.printable(limit: 64))” is there twice: the last one counts" }
+      tokens.oddities += repeated.map { "“\($0.printable(limit: 64))” occurs twice: the last one is used" }
       return tokens
     } catch {
       throw response.nonConforming(error)

@@ -100,7 +100,7 @@ extension OAuthProvider {
     case .nonConforming where response.status >= 500 || [408, 429].contains(response.status):
       return (
         error.description,
-        "Nothing to mend here: wait, or see the provider's status page. The broker tries again itself."
+        "Nothing to change here: wait, or see the provider's status page. The broker tries again automatically."
       )
     case .nonConforming where response.mediaType == "text/html" && response.status == 200:
       return (
@@ -134,7 +134,7 @@ extension OAuthProvider {
     if !broken.isEmpty {
       return Finding(
         .endpoints,
-        .warning(hint: "Signing in and refreshing go on without them; ask the provider's operator to mend them."),
+        .warning(hint: "Signing in and refreshing work without them; ask the provider's operator to correct them."),
         "the metadata have unusable addresses for \(broken.joined(separator: ", "))")
     }
     let revocation = metadata.revocationEndpoint == nil ? "; none to revoke at, so a logout only forgets" : ""
@@ -184,7 +184,7 @@ extension OAuthProvider {
     let other = withSecret.contains(method) ? withSecret.first(where: methods.contains) : nil
     let hint =
       other.map { "Write token_endpoint_auth_method = \"\($0)\" in \(section), then `grantctl reload`." }
-      ?? "Register a client that proves itself as the provider wants, and say so by token_endpoint_auth_method."
+      ?? "Register a client with an authentication method of the provider, and set token_endpoint_auth_method."
     let named = methods.prefix(8).joined(separator: ", ").printable(limit: 200)
     return Finding(.clientAuthentication, .warning(hint: hint), "\(method) is used; the metadata name \(named)")
   }

@@ -41,7 +41,7 @@ extension OAuthProvider {
     if let before = grant.identity, let now = bare.identity, now.subject != before.subject {
       return .failed(
         .ended(
-          .identityChanged, message: "the provider's refreshed token is of another person than the one who signed in",
+          .identityChanged, message: "the provider's refreshed token belongs to another user than the sign-in",
           nil))
     }
     guard tokenTraits.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
@@ -59,7 +59,7 @@ extension OAuthProvider {
         return .failed(
           .ended(
             .identityChanged,
-            message: "the provider's refreshed ID token is of another person than the one who signed in",
+            message: "the provider's refreshed ID token belongs to another user than the sign-in",
             nil))
       }
       var checks = checks(metadata, now: now, accessToken: tokens.accessToken)

@@ -154,7 +154,7 @@ public struct OAuthProvider: Provider {
   func url(_ text: String, _ key: String) throws(ProviderFailure) -> URL {
     guard let url = Endpoint.url(text, allowInsecureHTTP: settings.allowInsecureHTTP) else {
       throw .misconfigured(
-        message: "\(key) “\(text)” of provider \(name) is no https URL (allow_insecure_http permits http)", nil)
+        message: "\(key) “\(text)” of provider \(name) is not an https URL (allow_insecure_http permits http)", nil)
     }
     return url
   }

@@ -81,7 +81,7 @@ extension HTTPResponse {
     case 429:
       return .rateLimited(message: "the server limits the request rate: \(account)", nil, retryAfter: retryAfter)
     case 408, 503: return .tryLater(message: "the server is busy: \(account)", nil, retryAfter: retryAfter)
-    case 500...: return .unclear(message: "the server is out of order: \(account)", retryAfter: retryAfter)
+    case 500...: return .unclear(message: "the server is unavailable: \(account)", retryAfter: retryAfter)
     case 400..<500: return .invalid(message: "the server refuses: \(account)", nil)
     default: return unusable("the body is not what was asked for")
     }

@@ -32,7 +32,7 @@ extension VMSProvider {
     guard response.isSuccess, let members = response.json?.members else {
       let message = response.isSuccess ? "no JSON object" : response.account
       let isOutage = response.isSuccess ? false : response.refusal.isOfProvider
-      let hint = isOutage ? "Nothing to mend here: wait. The broker asks again itself." : check
+      let hint = isOutage ? "Nothing to change here: wait. The broker asks again automatically." : check
       return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(message)")
     }
     let version = members.text("version").map { " \($0.printable(limit: 64))" } ?? ""

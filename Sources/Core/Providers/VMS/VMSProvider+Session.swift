@@ -33,7 +33,7 @@ extension VMSProvider {
       guard response.isSuccess else { return .failed(refusedCall(response)) }
       let value = response.json
       guard let list = value?.members?["sessions"] ?? value, list.elements != nil else {
-        return .failed(response.unusable("it is no list of sessions"))
+        return .failed(response.unusable("it is not a list of sessions"))
       }
       return .done(Self.sessions(list))
     }

@@ -22,7 +22,7 @@ extension ZephrProvider {
       guard response.isSuccess else { return .failed(refused(response)) }
       guard let session = session(in: response, at: now) else {
         return .failed(
-          .invalid(message: "the server registered the person, and gave no session \(settings.cookieName)", nil))
+          .invalid(message: "the server registered the user, and returned no session \(settings.cookieName)", nil))
       }
       var memory = login.memory
       if let id = response.members.text("tracking_id") { memory[Memory.trackingID] = Secret(String(id.prefix(256))) }

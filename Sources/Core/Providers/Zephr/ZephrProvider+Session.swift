@@ -72,7 +72,7 @@ extension ZephrProvider {
     case 200..<300, 401, 403:
       return Finding(.endpoints, .ok, "\(place) answers as Zephr does (HTTP \(response.status))")
     case 408, 429, 500...:
-      let hint = "Nothing to mend here: wait. The broker asks again itself."
+      let hint = "Nothing to change here: wait. The broker asks again automatically."
       return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(response.account)")
     default:
       let hint =

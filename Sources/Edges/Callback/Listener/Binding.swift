@@ -111,7 +111,7 @@ struct Binding {
           missing.append(family)
         } else {
           for socket in result.sockets { try? await socket.close().get() }
-          // One family alone is not served: neither must it be held.
+          // A single family is neither served nor held.
           for family in result.families { keeper?.forget(result.port, family.short) }
           throw error
         }

@@ -24,7 +24,7 @@ public final class CallbackListener: Sendable {
     var addresses: [String]
     var warnings: [String]
     var sockets: [any Channel]
-    /// What the ``SocketKeeper`` holds, by its names.
+    /// The content of the ``SocketKeeper``, by its names.
     var kept: [String] = []
     var places: NIOLoopBound<BrowserPlaces>
     var server: HTTPServer
@@ -40,9 +40,9 @@ public final class CallbackListener: Sendable {
   private let state = Mutex(State.idle)
 
   /// - Parameters:
-  ///   - group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
-  ///   - keeper: holds the sockets over a restart; nil: nobody does.
-  ///   - users: says whose browser a connection is from.
+  ///   - group: one of its loops is used. It must be a NIOPosix group, and outlive the listener.
+  ///   - keeper: holds the sockets across a restart; nil: none.
+  ///   - users: identifies the user of a connection's browser.
   public init(
     configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeper: SocketKeeper? = nil,
     users: PeerUsers = PeerUsers(), logger: Logger
@@ -59,13 +59,13 @@ public final class CallbackListener: Sendable {
   /// The port of every address, once started.
   public var port: Int? { listening?.port }
 
-  /// What it listens on, as in a URL: `127.0.0.1:8400`, `[::1]:8400`. Empty before the start and after the end.
+  /// Its addresses, as in a URL: `127.0.0.1:8400`, `[::1]:8400`. Empty before the start and after the end.
   public var addresses: [String] { listening?.addresses ?? [] }
 
-  /// What a person should know although the start succeeded, such as a missing address family.
+  /// Warnings of a successful start, such as a missing address family.
   public var warnings: [String] { listening?.warnings ?? [] }
 
-  /// Serves these paths from now on, in place of those that were. Requests being answered are not touched.
+  /// Serves these paths from now on, instead of the earlier ones. Requests in progress are not affected.
   public func update(paths: [String], publicSite: PublicSite? = nil) {
     self.paths.replace(by: paths, publicSite: publicSite)
   }
@@ -104,9 +104,9 @@ public final class CallbackListener: Sendable {
     logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
   }
 
-  /// Accepts no more, where somebody holds the sockets: who comes now waits for the process after this one. Who came
-  /// just before may still ask; returns when they have, or `Limits.firstWords` is over. Otherwise nothing changes, as
-  /// whoever comes would be refused.
+  /// Accepts no more connections if the sockets are held: later clients wait for the next process. Earlier ones may
+  /// still send a request; returns after that, or after `Limits.firstWords`. Without held sockets nothing changes, as
+  /// later clients would be refused.
   public func standBack() async {
     let taken: Listening? = state.withLock { state in
       guard case .listening(var listening) = state, !listening.kept.isEmpty,
@@ -123,7 +123,7 @@ public final class CallbackListener: Sendable {
     if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
   }
 
-  /// Stops listening for good: nobody holds the sockets any more.
+  /// Stops listening permanently: the sockets are no longer held.
   public func retire() async {
     if let listening { for family in listening.kept { keeper?.forget(listening.port, family) } }
     await stop()
@@ -139,7 +139,7 @@ public final class CallbackListener: Sendable {
     if let listening { await close(listening) }
   }
 
-  /// Leaves a copy of each socket with whoever keeps them, and says of which families there is one.
+  /// Leaves a copy of each socket with the keeper, and returns the families with one.
   private func kept(_ bound: Binding.Result) async -> [String] {
     guard let keeper else { return [] }
     var kept: [String] = []
@@ -173,7 +173,7 @@ public final class CallbackListener: Sendable {
     let context = CallbackWork.Context(
       configuration: configuration, paths: paths, handler: handler, users: users, logger: logger)
     do {
-      // The box may be made anywhere; what is in it is used on the loop alone.
+      // The box may be made on any thread; its content is used only on the loop.
       let places = try await loop.submit { [loop] in
         NIOLoopBound(BrowserPlaces(context, on: loop), eventLoop: loop)
       }.get()
@@ -201,7 +201,7 @@ extension HTTPServer.Limits {
     linger = limits.linger
     dropped = limits.dropped
     stop = limits.stop
-    // Browsers open connections in advance: one that is kept would take a place for nothing.
+    // Browsers open connections in advance: a kept one would use a slot without need.
     keepsConnections = false
   }
 }

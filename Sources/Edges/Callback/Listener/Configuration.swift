@@ -1,7 +1,7 @@
 import OAuth
 
 extension CallbackListener {
-  /// Where the redirection endpoint is, and its limits.
+  /// The URL of the redirection endpoint, and its limits.
   public struct Configuration: Sendable, Equatable {
     /// The TCP port of every address. 0 = the kernel chooses (RFC 8252 §7.3).
     public var port: Int
@@ -11,7 +11,7 @@ extension CallbackListener {
     /// The paths that are served, compared exactly (no trailing slash, no decoding); `*` at a path's end stands for any
     /// one segment.
     public var paths: [String]
-    /// What a reverse proxy passes on from the web; nil: none does.
+    /// The paths that a reverse proxy passes on from the web; nil: none.
     public var publicSite: PublicSite?
     /// Listen on 127.0.0.1.
     public var ipv4: Bool
@@ -20,7 +20,7 @@ extension CallbackListener {
     public var limits: Limits
     /// How long the browser waits for the handler. The handler is not cancelled then: a code cannot be sent twice.
     public var handlerDeadline: Duration
-    /// How long a provider waits for what came of its logout token. Less than a reverse proxy's usual minute.
+    /// The time that a provider waits for the result of its logout token. Less than a reverse proxy's usual minute.
     public var logoutDeadline: Duration
 
     public init(
@@ -40,7 +40,7 @@ extension CallbackListener {
     }
   }
 
-  /// What one browser, or somebody who poses as one, may use up.
+  /// The limits of one browser, or of a client that poses as one.
   public struct Limits: Sendable, Equatable {
     /// Bytes of method, target and version, with the line's end.
     public var requestLine = 16 * 1024
@@ -62,10 +62,11 @@ extension CallbackListener {
     public var unhurried = Duration.seconds(1)
     /// Handlers at work at once, those included whose browser was answered at the deadline.
     public var handlers = 96
-    /// Of one user, who may have all connections while nobody else wants one. A reverse proxy brings the browsers of many.
+    /// For one user, who may have all connections while no other user needs one. A reverse proxy has the browsers of
+    /// many.
     public var handlersPerUser = 64
-    /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no
-    /// sign-in's place.
+    /// Concurrent logout tokens. Separate from `handlers`, since unknown hosts may send them: they use no slot of a
+    /// sign-in.
     public var logouts = 16
     /// From the accepted connection to the end of the request's head; of one that brings something, to the end of its
     /// body.

@@ -1,11 +1,11 @@
-/// Where providers say that a person signed out there (OpenID Connect Back-Channel Logout §2.5): the prefix, then the
-/// provider's name in the configuration.
+/// The URL for providers' logout notices (OpenID Connect Back-Channel Logout §2.5): the prefix, then the provider's
+/// name in the configuration.
 enum LogoutPath {
   static let prefix = "/backchannel-logout/"
   /// Characters of a provider's name.
   static let longestName = 64
 
-  /// Of a request's target; its query is not looked at (§2.2 allows one).
+  /// From a request's target; its query is ignored (§2.2 permits one).
   static func leads(_ target: Substring) -> Bool {
     target.utf8.starts(with: prefix.utf8)
   }

@@ -1,11 +1,11 @@
 import Synchronization
 
 extension CallbackListener {
-  /// What a reverse proxy passes on from the web, under the name that browsers know (RFC 8252 §7.2).
+  /// The paths that a reverse proxy passes on from the web, under the public name (RFC 8252 §7.2).
   public struct PublicSite: Sendable, Equatable {
     /// `https://broker.example.com`: in lower case, with a port where it is not the scheme's own.
     public var origin: String
-    /// The paths that are served there, compared exactly; `/*` at an end stands for one segment, whatever it is.
+    /// The served paths, compared exactly; `/*` at an end stands for one segment.
     public var paths: [String]
 
     public init(origin: String, paths: [String]) {
@@ -52,10 +52,10 @@ final class Paths: Sendable {
     served.withLock { Self.has(path, $0.own) || $0.publicSite?.contains(path) == true }
   }
 
-  /// What is served under the name of a `Host` header (RFC 9110 §7.2). Nil: the name is none of ours, as that of a page
-  /// of `evil.example` which resolves to 127.0.0.1 (DNS rebinding).
+  /// The paths for the name of a `Host` header (RFC 9110 §7.2). Nil: a foreign name, such as `evil.example` resolving
+  /// to 127.0.0.1 (DNS rebinding).
   ///
-  /// - Parameter port: the one that the request came to.
+  /// - Parameter port: the port of the request.
   func site(of host: String, port: Int) -> Site? {
     let name = host.lowercased()
     return served.withLock { served in

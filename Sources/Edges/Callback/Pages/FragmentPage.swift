@@ -1,11 +1,11 @@
 import NIOHTTP1
 import Pages
 
-/// The page that brings the fragment of its own address to the endpoint, since browsers send it to no server
-/// (RFC 6749 §4.2.2, RFC 9110 §7.1).
+/// The page that sends the fragment of its own URL to the endpoint, since browsers send it to no server (RFC 6749
+/// §4.2.2, RFC 9110 §7.1).
 ///
-/// Its script takes the fragment out of the address bar first, so that neither a screenshot nor the history's entry has
-/// it, and posts it once. The token is in no address that a server or a log sees, and in no text of the page.
+/// Its script first removes the fragment from the address bar, so that neither a screenshot nor the history has it, and
+/// posts it once. The token is in no URL that a server or a log records, and in no text of the page.
 enum FragmentPage {
   /// SHA-256 of `script` for `script-src`. A test compares them and prints the right one.
   static let scriptHash = "sha256-+AwuET5dD1DHm0zGXqAKTFC+LNhTJNciwNkRsJSjz5U="

@@ -1,7 +1,7 @@
 import NIOHTTP1
 import Pages
 
-/// What the endpoint itself has to say.
+/// Pages of the endpoint itself.
 extension Page {
   static let badRedirect = Page(
     status: .badGateway, tone: .bad, heading: "Sign-in failed",
@@ -17,7 +17,7 @@ extension Page {
     lead: "This sign-in was not looked at, and still waits.", hint: "Reload this page in a few seconds.",
     extraHeaders: ["Retry-After": "5"])
 
-  /// For a person who is about to sign in for somebody else, and for one who was lured to: nothing of the login is told.
+  /// For a user who would sign in for another user, or was lured to: it reveals nothing of the login.
   static let otherUser = Page(
     status: .forbidden, tone: .bad, heading: "Sign-in of another user",
     lead: "Another user of this machine started this sign-in. Nothing was done, and it is still open.",

@@ -1,7 +1,7 @@
 import Pages
 
 extension Page {
-  /// What the user sees.
+  /// The visible content.
   var notice: Notice {
     Notice(
       tone: tone, heading: heading, lead: lead, facts: facts, detail: detail, hint: hint,

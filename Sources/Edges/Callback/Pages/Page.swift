@@ -2,7 +2,7 @@ import Broker
 import NIOHTTP1
 import Pages
 
-/// What a person sees. Its texts are plain; rendering escapes and bounds them.
+/// A page for a user. Its texts are plain; rendering escapes and limits them.
 struct Page: Equatable {
   typealias Fact = Notice.Fact
 
@@ -12,16 +12,16 @@ struct Page: Equatable {
   var heading: String
   var lead: String
   var facts: [Fact] = []
-  /// What the provider or the broker said.
+  /// The message of the provider or the broker.
   var detail: String?
   /// What to do next.
   var hint: String?
-  /// Where the browser goes on.
+  /// The browser's next URL.
   var location: Location?
-  /// Besides those of every page.
+  /// In addition to those of every page.
   var extraHeaders: [String: String] = [:]
 
-  /// The same without what a script cannot follow, for our own page that puts it in its place.
+  /// The same without redirects that a script cannot follow, for the broker's own page that replaces it.
   var inPlace: Page {
     guard goesOnByItself else { return self }
     var page = self

@@ -1,7 +1,7 @@
 import Broker
 import NIOHTTP1
 
-/// What a provider is told whose logout request is not taken (OpenID Connect Back-Channel Logout §2.8).
+/// The answer to a provider whose logout request is refused (OpenID Connect Back-Channel Logout §2.8).
 struct Refusal: Equatable {
   /// Characters of a description.
   static let descriptionLimit = 600
@@ -12,10 +12,10 @@ struct Refusal: Equatable {
   /// An error code of RFC 6749 §5.2.
   var error = "invalid_request"
   var description: String
-  /// Besides those of every answer.
+  /// In addition to those of every answer.
   var extraHeaders: [String: String] = [:]
 
-  /// What is said has no character that RFC 6749 §5.2 excludes, so that JSON has nothing to escape.
+  /// The text has no character that RFC 6749 §5.2 excludes, so JSON needs no escapes.
   var json: String {
     #"{"error":"\#(Self.printable(error))","error_description":"\#(Self.printable(description))"}"#
   }
@@ -39,7 +39,7 @@ struct Refusal: Equatable {
 }
 
 extension Refusal {
-  /// What the endpoint has to say of a request to any path.
+  /// The endpoint's answer to a request with any path.
   init(_ page: Page) {
     self.init(status: page.status, description: page.heading)
   }

@@ -4,7 +4,7 @@ import NIOCore
 import NIOHTTP1
 import Pages
 
-// Answers with the headers that every page has, or for a provider those that mean something to a machine.
+// Answers with the headers of every page, or for a provider only those for a machine.
 extension HTTPReply {
   init(_ page: Page) {
     self.init(html: page.html, status: page.status, policy: ContentPolicy.still, more: page.headers)
@@ -43,14 +43,14 @@ extension HTTPReply {
   /// No page and no error.
   static let noContent = HTTPReply(.noContent, common)
 
-  /// Without a word on what a browser may do: none reads it.
+  /// Without headers for browsers: none reads it.
   private static let bare: HTTPHeaders = [
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
   ]
 
   private static let common: HTTPHeaders = [
-    // The address has a code in it: neither the page nor where it was may be kept or passed on.
+    // The URL has a code: neither the page nor its URL may be kept or passed on.
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

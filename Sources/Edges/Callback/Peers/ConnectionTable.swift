@@ -51,7 +51,7 @@ enum ConnectionTable {
 
   /// Words of 32 bits as this machine reads them, in hexadecimal, then the port.
   private static func column(_ address: SocketAddress, isMapped: Bool) -> String? {
-    // Of sockaddr_in(7) and sockaddr_in6: family, port, in the second flow information, the address.
+    // In the form of sockaddr_in(7) and sockaddr_in6: family, port, in the second flow information, the address.
     let isV4 = address.protocol == .inet
     guard isV4 || address.protocol == .inet6, let port = address.port else { return nil }
     let words = address.withSockAddr { pointer, size in
@@ -67,7 +67,7 @@ enum ConnectionTable {
     return String(repeating: "0", count: max(0, digits - text.count)) + text
   }
 
-  /// Nil: it is not there, or longer than what is read.
+  /// Nil: missing, or longer than the limit.
   private static func read(_ path: String) -> [UInt8]? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }

@@ -20,7 +20,7 @@ extension CallbackListener {
 
     /// Nil: this kernel cannot tell.
     let kernel: Question?
-    /// Reads a file, on a thread of its own.
+    /// Reads a file on a separate thread.
     let table: Lookup
     let ownerOfSubordinate: @Sendable (UInt32) -> UInt32?
 

@@ -27,8 +27,8 @@ final class BrowserPlaces: HTTPPlaces {
     let since = NIODeadline.now()
   }
 
-  /// For so long a connection that waits takes no place from another. Of one whose client has gone the kernel no longer
-  /// says whose it was: it would have a user's share of its own, and is noticed and closed by then.
+  /// The time in which a waiting connection evicts no other. The kernel no longer names the user of a closed client: it
+  /// would have its own user's share, and is noticed and closed by then.
   private static let settling = TimeAmount.milliseconds(20)
 
   private let context: CallbackWork.Context
@@ -46,7 +46,7 @@ final class BrowserPlaces: HTTPPlaces {
     work = CallbackWork(context, on: loop)
   }
 
-  /// It is read when it has a place.
+  /// It is read when it has a slot.
   func accepted(_ connection: HTTPConnection) {
     let peer = Peer(connection, context.users)
     waiting.append(Waiting(connection: connection, peer: peer, user: peer.knownUser.holder))
@@ -68,7 +68,7 @@ final class BrowserPlaces: HTTPPlaces {
     waiting.remove(at: index).connection.close()
   }
 
-  /// Gives free places to those who wait: first to the users who have the fewest, each user's in their order.
+  /// Assigns free slots to waiting connections: first to the users with the fewest, each user's in order.
   private func serve() {
     while !waiting.isEmpty {
       let counts = Self.counts(open.values.lazy.map(\.user))
@@ -90,8 +90,8 @@ final class BrowserPlaces: HTTPPlaces {
     users.reduce(into: [:]) { $0[$1, default: 0] += 1 }
   }
 
-  /// A user's connection waits. One of a user who has more places than that is closed, whatever it does: a login that it
-  /// completes goes on. Otherwise the oldest is closed that has sent nothing, or whose request is not whole in time.
+  /// A user's connection waits. One of a user with more slots is closed, in any state: a login that it completes
+  /// continues. Otherwise the oldest is closed that has sent nothing, or whose request is not complete in time.
   private func makeRoom(for user: BrowserUser, _ counts: [BrowserUser: Int]) {
     guard !open.values.contains(where: \.isEvicted) else { return }
     let most = counts.values.max() ?? 0
@@ -129,14 +129,14 @@ final class BrowserPlaces: HTTPPlaces {
     one.connection.begin(CallbackConversation(context, work, one.peer))
   }
 
-  /// How long it may take until every connection that was just accepted has said what it wants. Those that wait are read.
+  /// The maximum time until every accepted connection has sent its request. Waiting ones are read.
   func grace() -> TimeAmount {
     close()
     let firstWords = TimeAmount(limits.firstWords)
     return open.values.filter(\.isSilent).map { max(.zero, firstWords - $0.age) }.max() ?? .zero
   }
 
-  /// No more will come: those that wait, which have a bound of their own, need no places.
+  /// No more will arrive: the waiting ones, which have their own limit, need no slots.
   func close() {
     let all = waiting
     waiting = []

@@ -8,7 +8,7 @@ import NIOHTTP1
 struct CallbackApplication: HTTPApplication {
   let places: NIOLoopBound<BrowserPlaces>
 
-  /// It has names of its own, and browsers are what it is for (``RequestClassifier``).
+  /// It has its own names, and it is for browsers (``RequestClassifier``).
   var checks: HTTPHeadChecks { .none }
 
   func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces { places.value }
@@ -111,7 +111,7 @@ final class CallbackConversation: HTTPConversation {
     }
   }
 
-  /// With what comes of the work; where nothing has by the deadline, with this.
+  /// With the result of the work; without one by the deadline, with this.
   private func answer<Outcome: Sendable>(
     _ exchange: HTTPExchange, with outcome: EventLoopFuture<Outcome>.Isolated, within deadline: Duration,
     else late: HTTPReply, _ reply: @escaping (Outcome) -> HTTPReply

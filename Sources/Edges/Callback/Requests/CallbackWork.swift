@@ -3,9 +3,9 @@ import FoundationEssentials
 import Logging
 import NIOCore
 
-/// What is being done for browsers and providers, off the loop, and how much of it at once. Lives on one loop.
+/// Running work for browsers and providers, off the loop, and its limits. Used on one loop.
 final class CallbackWork {
-  /// What every connection needs.
+  /// Shared by every connection.
   struct Context: Sendable {
     var configuration: CallbackListener.Configuration
     var paths: Paths
@@ -14,7 +14,7 @@ final class CallbackWork {
     var logger: Logger
   }
 
-  /// What is done about an address.
+  /// The action for a URL.
   enum Completion: Sendable {
     case outcome(CallbackOutcome)
     /// A page has to bring its fragment first.
@@ -33,12 +33,12 @@ final class CallbackWork {
     self.loop = loop
   }
 
-  /// Completes the login that `url` belongs to. Nil: too many are being completed.
+  /// Completes the login of `url`. Nil: too many are being completed.
   ///
-  /// The task is never cancelled, neither by a browser that goes away nor by the deadline: the code in `url` is good
-  /// for one exchange, and its answer must not be lost.
+  /// The task is never cancelled, neither by a closed browser nor by the deadline: the code in `url` is valid for one
+  /// exchange, and its answer must not be lost.
   ///
-  /// - Parameter isWhole: the fragment is in it where there is one.
+  /// - Parameter isWhole: it includes the fragment, if any.
   func complete(_ url: String, isWhole: Bool, from peer: Peer) -> EventLoopFuture<Completion>.Isolated? {
     handle(from: peer) { [handler] browser in
       if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }

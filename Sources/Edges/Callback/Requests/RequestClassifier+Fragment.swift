@@ -1,10 +1,10 @@
 import NIOHTTP1
 
 extension RequestClassifier {
-  /// A fragment comes from our own page alone (``FragmentPage``), which a browser says of it: whatever another page posts
-  /// is refused before anything of it is read.
+  /// Only the broker's own page sends a fragment (``FragmentPage``), which the browser confirms: a post of another page
+  /// is refused before it is read.
   ///
-  /// - Parameter url: the page's address.
+  /// - Parameter url: the page's URL.
   func fragmentRuling(on head: HTTPRequestHead, from site: Paths.Site, url: String) -> Ruling {
     guard isOfOwnPage(head.headers, site) else { return .page(.posted) }
     guard Self.isForm(head.headers) else { return .page(.notFragment) }

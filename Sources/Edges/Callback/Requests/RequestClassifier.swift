@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOHTTP1
 
-/// Decides what is done with a request, from its head alone (RFC 9110, RFC 9112 §3).
+/// Decides the action for a request from its head only (RFC 9110, RFC 9112 §3).
 struct RequestClassifier {
   enum Ruling: Equatable {
     /// A browser brought an address back: absolute, as it asked for it.
@@ -18,7 +18,7 @@ struct RequestClassifier {
     case nothing
   }
 
-  /// Headers by which browsers and intermediaries say that nobody looks at the page yet.
+  /// Headers by which browsers and intermediaries announce that the page is not shown yet.
   static let purposeHeaders = ["Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"]
   static let speculativePurposes = ["prefetch", "prerender", "preview"]
 
@@ -54,7 +54,7 @@ struct RequestClassifier {
     return objection(to: head) ?? .callback(url: "\(site.origin)\(target)")
   }
 
-  /// The link is used up by a person's browser, and by nothing that only looks.
+  /// Only a user's browser uses up the link, and no preview.
   private func linkRuling(on head: HTTPRequestHead, token: String) -> Ruling {
     switch head.method {
     case .HEAD: .page(.idle)
@@ -63,7 +63,7 @@ struct RequestClassifier {
     }
   }
 
-  /// Nil: a person opens a page.
+  /// Nil: a user opens a page.
   private func objection(to head: HTTPRequestHead) -> Ruling? {
     if isSpeculative(head.headers) { return .page(.speculative) }
     return isNavigation(head.headers) ? nil : .page(.embedded)
@@ -81,7 +81,7 @@ struct RequestClassifier {
     headers["Content-Length"].map { Int($0) ?? .max }.max() ?? 0
   }
 
-  /// A prefetch must not use the code up: the person has not come yet, and the answer may never be shown.
+  /// A prefetch must not use up the code: the user has not opened the page, and the answer may never be shown.
   private func isSpeculative(_ headers: HTTPHeaders) -> Bool {
     Self.purposeHeaders.contains { name in
       headers[name].contains { value in
@@ -91,8 +91,8 @@ struct RequestClassifier {
     }
   }
 
-  /// An authorization response is a page that a person sees (RFC 8252 §6), not an image or frame of another page.
-  /// Browsers without Fetch Metadata say nothing, and pass.
+  /// An authorization response is a page that a user sees (RFC 8252 §6), not an image or frame of another page.
+  /// Browsers without Fetch Metadata send no such header, and pass.
   private func isNavigation(_ headers: HTTPHeaders) -> Bool {
     headers["Sec-Fetch-Dest"].allSatisfy { $0.lowercased() == "document" }
   }

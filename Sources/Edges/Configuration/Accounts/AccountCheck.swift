@@ -1,19 +1,19 @@
 import Grants
 import OAuth
 
-/// Makes an account of a draft: what the keys say together.
+/// Makes an account of a draft, with the checks across its keys.
 struct AccountCheck {
   var name: AccountName
   var draft: AccountDraft
   var table: [String: Item]
-  /// Where the section begins.
+  /// The section's position.
   var place: Place
   var sources: Settings.Sources
 
   private var title: String { "[account.\(name)]" }
   private func place(of key: String) -> Place { table[key]?.place ?? place }
 
-  /// The account; nil, and a report, where it does not hold together.
+  /// The account; nil, and a report, if its keys contradict each other.
   func account(report: inout Report) -> DeclaredAccount? {
     for key in ["provider", "grant"] where table[key] == nil {
       report.problem("\(title) has no \"\(key)\"", at: place)

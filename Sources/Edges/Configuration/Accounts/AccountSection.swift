@@ -1,7 +1,7 @@
 import Grants
 import OAuth
 
-/// An account as it is written.
+/// An account as written.
 struct AccountDraft {
   var provider: ProviderName?
   var grant: Grant?
@@ -53,8 +53,8 @@ extension Sections {
   private static let jwtBearer: [Key<AccountDraft>] = [
     Key(
       "key_file", .path, \.key.file,
-      "`jwt_bearer`: the file with the private key, PEM or JWK, or the JSON that Google gives for a service account; nobody "
-        + "else may be able to read it."),
+      "`jwt_bearer`: the file with the private key, PEM or JWK, or the JSON that Google gives for a service account; it "
+        + "must be unreadable for other users."),
     Key("key_credential", .name, \.key.credential, "`jwt_bearer`: the systemd credential with that."),
     Key(
       "key_id", .name, \.key.id, standard: "`private_key_id` of Google's JSON, the JWK's `kid`, else none",
@@ -68,7 +68,7 @@ extension Sections {
       "`jwt_bearer`: who asserts (`iss`); required without Google's JSON."),
     Key(
       "subject", .name, \.subject, standard: "the issuer itself",
-      "`jwt_bearer`: for whom the token is (`sub`), such as a person of your domain."),
+      "`jwt_bearer`: the subject of the token (`sub`), such as a user of your domain."),
     Key(
       "assertion_lifetime", .duration(.seconds(10)...(.hours(1))), \.lifetime, standard: "\"1h\"",
       "`jwt_bearer`: how long an assertion is good."),

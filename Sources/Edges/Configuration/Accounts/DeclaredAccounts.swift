@@ -5,7 +5,7 @@ import Providers
 /// The accounts of all files, checked together at the end: an account and its provider may be in different files.
 struct DeclaredAccounts {
   private(set) var accounts: [DeclaredAccount] = []
-  /// Where each is; those too that do not hold together.
+  /// The position of each, including invalid ones.
   private var places: [AccountName: Place] = [:]
   private var tables: [AccountName: [String: Item]] = [:]
   /// The providers that any account names by its grant, held together or not.
@@ -26,7 +26,7 @@ struct DeclaredAccounts {
     }
     guard let name = AccountName(rawValue: key) else {
       return report.problem(
-        "\(quoted(key)) is no name for an account", at: item.place,
+        "\(quoted(key)) is not a name for an account", at: item.place,
         suggestion: "use 1 to 128 characters of A-Z a-z 0-9 . _ @ + -")
     }
     let title = "[account.\(name)]"
@@ -65,7 +65,7 @@ struct DeclaredAccounts {
       }
       if systems.contains(where: { $0.site.name == account.provider }) {
         report.problem(
-          "\(title) needs no login, and [provider.\(account.provider)] gives nothing without a person",
+          "\(title) needs no login, and [provider.\(account.provider)] has no grant without a user",
           at: place,
           suggestion: "remove it, and sign in with grantctl login \(account.provider) \(account.name)")
         continue
@@ -102,7 +102,7 @@ struct DeclaredAccounts {
     }
   }
 
-  /// A service account's assertion stands alone (RFC 7521 §4.1); all else needs a client.
+  /// A service account's assertion needs no client (RFC 7521 §4.1); all others do.
   private func checkClient(_ provider: ProviderSettings, _ known: [String: Place], report: inout Report) {
     guard grants[provider.name] != [.jwtBearer] || provider.client != .none else { return }
     report.problem(

@@ -3,7 +3,7 @@ import Glibc
 
 /// A file, read with its owner and mode as they were when it was opened.
 struct ConfigurationFile {
-  /// More than this is no configuration.
+  /// A larger file is not a configuration.
   static let sizeLimit = 1 << 20
   static let secretLimit = 64 << 10
 
@@ -27,7 +27,7 @@ struct ConfigurationFile {
     }
   }
 
-  /// Whether anything is there, or cannot be told: a dangling link and a closed folder are errors, not absence.
+  /// Whether it exists, or cannot be examined: a dangling link and an unreadable folder are errors, not absence.
   static func exists(_ path: String) -> Bool {
     var status = stat()
     return lstat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR)
@@ -57,7 +57,7 @@ struct ConfigurationFile {
     throw .tooLarge(limit: limit)
   }
 
-  /// The text; nil where it is not UTF-8 or has a NUL in it, where C would end it.
+  /// The text; nil if it is not UTF-8 or has a NUL, where C would end it.
   var text: String? {
     bytes.contains(0) ? nil : String(validating: bytes, as: UTF8.self)
   }

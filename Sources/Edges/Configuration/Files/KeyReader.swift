@@ -8,14 +8,14 @@ struct KeyReader {
 
   private var secrets: SecretReader { SecretReader(title: title, sources: sources) }
 
-  /// The signing key of `STEM_file` or `STEM_credential`, if one of them is there.
+  /// The signing key of `STEM_file` or `STEM_credential`, if one exists.
   func signingKey(
     _ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout Report
   ) -> SigningKey? {
     text(stem, draft, table, report: &report).flatMap { signingKey($0, stem, draft, table, report: &report) }
   }
 
-  /// What stands in the key's file or credential.
+  /// The content of the key's file or credential.
   func text(_ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout Report) -> Secret? {
     secrets.read(stem, .document, file: draft.file, credential: draft.credential, table, report: &report)
   }
@@ -32,7 +32,7 @@ struct KeyReader {
     }
   }
 
-  /// What TLS to a provider needs besides the system's authorities; nil where nothing is configured.
+  /// The TLS settings of a provider in addition to the system's authorities; nil: none.
   func tls(_ draft: TLSDraft, _ table: [String: Item], report: inout Report) -> TLSChoice? {
     let authorities = certificates("tls_ca_file", draft.authoritiesFile, table, report: &report)
     let certificates = certificates("tls_certificate_file", draft.certificateFile, table, report: &report)
@@ -50,7 +50,7 @@ struct KeyReader {
     }
     // Exposed to see whether it is one.
     if let keyPlace, let key, !key.exposed.contains("PRIVATE KEY-----") {
-      report.problem("the key of tls_certificate_file in \(title) is no private key in PEM", at: keyPlace)
+      report.problem("the key of tls_certificate_file in \(title) is not a private key in PEM", at: keyPlace)
     }
     guard authorities != nil || certificates != nil else { return nil }
     return TLSChoice(authorities: authorities, certificates: certificates, key: key)
@@ -68,9 +68,9 @@ struct KeyReader {
       report.problem("\(subject) \(error == .absent ? "does not exist" : error.text)", at: place)
       return nil
     }
-    // Whoever writes there chooses whom we trust.
+    // A user who writes there chooses the trusted authorities.
     guard file.mode & 0o002 == 0 else {
-      report.problem("\(subject) can be written by everybody", at: place, suggestion: "run chmod o-w on it")
+      report.problem("\(subject) can be written by all users", at: place, suggestion: "run chmod o-w on it")
       return nil
     }
     guard let text = file.text, text.contains("-----BEGIN CERTIFICATE-----") else {

@@ -2,7 +2,7 @@ import OAuth
 
 /// Reads a secret from the file or the credential that a section names; what is wrong is said without the least of it.
 struct SecretReader {
-  /// What a secret looks like.
+  /// The form of a secret.
   enum Shape {
     case line
     /// PEM or JSON, of many lines.
@@ -30,7 +30,7 @@ struct SecretReader {
     let isName =
       name.utf8.count <= 255 && name != "." && name != ".." && !name.utf8.contains(UInt8(ascii: "/"))
     guard isName else {
-      report.problem("\"\(credentialKey)\" in \(title) is no name of a credential", at: place)
+      report.problem("\"\(credentialKey)\" in \(title) is not a name of a credential", at: place)
       return nil
     }
     guard let folder = sources.credentialsDirectory else {
@@ -57,7 +57,7 @@ struct SecretReader {
         suggestion: isCredential && error == .absent ? "add it to the unit by LoadCredential=" : nil)
       return nil
     }
-    // The service manager guards credentials by owner, mode or ACL, whichever its version prefers.
+    // The service manager protects credentials by owner, mode or ACL, depending on its version.
     if !isCredential, isExposed(file) {
       report.problem(
         "\(subject) can be read or written by other users", at: place, suggestion: "run chmod 600 on it")

@@ -1,7 +1,7 @@
 import FoundationEssentials
 
 extension Settings {
-  /// What the configuration is read from.
+  /// The sources of the configuration.
   public struct Sources: Sendable {
     /// The main file. Beside it, `grantd.d/*.toml` (its name with `.d` for `.toml`) is read, sorted by name.
     public var file: String

@@ -34,7 +34,7 @@ extension Duration {
   static func hours(_ count: Int64) -> Duration { .seconds(count * 3600) }
   static func days(_ count: Int64) -> Duration { .seconds(count * 86_400) }
 
-  /// Digits and one unit: `s`, `m`, `h` or `d`. Nil where the text is no duration, or longer than any that is used.
+  /// Digits and one unit: `s`, `m`, `h` or `d`. Nil if the text is not a duration, or longer than any used one.
   init?(units text: String) {
     guard let last = text.last, let unit = Self.units.first(where: { $0.name == last }),
       text.utf8.dropLast().allSatisfy({ (0x30...0x39).contains($0) }), let count = Int64(text.dropLast())

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import OAuth
 
-/// What a value may be: said once, so that errors and the reference say the same.
+/// The form of a value: defined once, so that errors and the reference agree.
 struct Form<Output: Sendable>: Sendable {
   /// Completes "must be …".
   var expected: String
@@ -12,12 +12,12 @@ struct Form<Output: Sendable>: Sendable {
 enum Unfit: Error {
   /// Completes "must be …, not …".
   case found(String, suggestion: String? = nil)
-  /// A sentence of its own.
+  /// A separate sentence.
   case because(String, suggestion: String? = nil)
 }
 
 extension Form {
-  /// Narrows what a form reads to another type.
+  /// Narrows the result of a form to another type.
   func map<Other: Sendable>(
     _ expected: String? = nil, _ change: @escaping @Sendable (Output) throws(Unfit) -> Other
   ) -> Form<Other> {
@@ -86,7 +86,7 @@ extension Form where Output == String {
     return text
   }
 
-  /// Errors do not quote what is no path: it may be the secret itself, put in the wrong place.
+  /// Errors do not quote an invalid path: it may be the secret itself, in the wrong place.
   static let path = text.map("an absolute path") { text throws(Unfit) in
     guard text.hasPrefix("/") else { throw .found("a relative one") }
     return text
@@ -143,7 +143,7 @@ extension Form where Output == [String] {
 }
 
 extension Form where Output == [String: String] {
-  /// Parameters or headers. Errors quote the names alone: a value may be a secret.
+  /// Parameters or headers. Errors quote only the names: a value may be a secret.
   static let texts = Form(expected: "a table of texts") { value throws(Unfit) in
     guard case .table(let table) = value else { throw .found(value.kind) }
     guard table.count <= 100 else { throw .found("one of \(table.count) entries") }

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import OAuth
 
-/// Where authorised calls may go, as it is written, of whatever kind of provider.
+/// The permitted destinations of authorised calls, as written, for every kind of provider.
 struct APIAddresses {
   var base: String?
   var origins: [String] = []

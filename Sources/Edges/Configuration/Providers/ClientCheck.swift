@@ -1,13 +1,13 @@
 import OAuth
 import Providers
 
-/// Which secret, key or certificate proves the client, and whether all that is there has a use.
+/// The client's secret, key or certificate, and whether each of them is used.
 struct ClientCheck {
   typealias Method = ProviderDraft.Method
 
   struct Outcome {
     var credential = ClientCredential.none
-    /// Where the client proves itself by it, but does not send it.
+    /// If the client authenticates with it without sending it.
     var secret: Secret?
     var requestObjectKey: SigningKey?
   }
@@ -132,7 +132,7 @@ struct ClientCheck {
       at: place(of: "token_endpoint_auth_method"), suggestion: "add tls_certificate_file and tls_key_file")
   }
 
-  /// What is written and would have no effect was meant to have one.
+  /// A setting without effect is an error of its author.
   private func checkUses(report: inout Report) {
     let asserts = method == .secretJWT || method == .privateKeyJWT
     let hasKey = asserts || names(Self.keyKeys)

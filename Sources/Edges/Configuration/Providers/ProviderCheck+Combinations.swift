@@ -2,7 +2,7 @@ import Grants
 import OAuth
 import Providers
 
-/// Keys that need another one, or that no other may stand beside.
+/// Keys that need another one, or that exclude others.
 extension ProviderCheck {
   func checkCombinations(discovery: DiscoveryStyle?, report: inout Report) {
     checkNeeds(discovery: discovery, report: &report)
@@ -16,7 +16,7 @@ extension ProviderCheck {
     }
   }
 
-  /// What a key needs to be of any use, with discovery off: the metadata could bring it.
+  /// The requirements of a key with discovery off: metadata could satisfy them.
   private func checkNeeds(discovery: DiscoveryStyle?, report: inout Report) {
     let needs: [(key: String, isThere: Bool, needed: String)] = [
       ("par", draft.par == .always, "pushed_authorization_request_endpoint"),
@@ -60,7 +60,7 @@ extension ProviderCheck {
     }
     if draft.dpop, draft.revocation == .bearer {
       report.problem(
-        "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens",
+        "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are not bearer tokens",
         at: place(of: "revocation_style"), suggestion: "remove one of them")
     }
   }

@@ -17,7 +17,7 @@ extension ProviderCheck {
   private func checkImplicit(report: inout Report) {
     guard draft.signIn.allowsImplicit else {
       report.problem(
-        "\"response_type\" in \(title) is \"token\": tokens would come by the browser, where others may read them "
+        "\"response_type\" in \(title) is \"token\": tokens would come by the browser, which may leak them "
           + "(RFC 9700 §2.1.2), and could not be refreshed", at: place(of: "response_type"),
         suggestion: "leave it out; if the provider has no codes, set allow_implicit = true")
       return
@@ -124,7 +124,7 @@ extension ProviderCheck {
 }
 
 extension SignInDraft {
-  /// What is taken over into the settings, every check done.
+  /// The values for the settings, after all checks.
   func apply(to settings: inout ProviderSettings, allowInsecureHTTP: Bool) {
     settings.signIn = self.settings
     settings.signIn.isImplicit = responseType == "token"

@@ -3,13 +3,13 @@ import Grants
 import OAuth
 import Providers
 
-/// Makes settings of a draft: what the keys say together.
+/// Makes settings of a draft, with the checks across its keys.
 struct ProviderCheck {
   var name: ProviderName
   var draft: ProviderDraft
   /// The section with its template merged in: for the places of keys.
   var table: [String: Item]
-  /// Where the section begins.
+  /// The section's position.
   var place: Place
   /// Whether any declared account is of this provider.
   var servesAccounts: Bool
@@ -19,8 +19,8 @@ struct ProviderCheck {
   var kind: ProviderSettings.Kind { draft.kind ?? .oidc }
   func place(of key: String) -> Place { table[key]?.place ?? place }
 
-  /// The settings; nil, and a report, where they do not hold together. Without a `client_id` they have an empty one, which
-  /// does for some accounts: see ``DeclaredAccounts``.
+  /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
+  /// which suffices for some accounts: see ``DeclaredAccounts``.
   func settings(report: inout Report) -> ProviderSettings? {
     let issuer = readIssuer(report: &report)
     let discovery = readDiscovery(report: &report)
@@ -106,8 +106,8 @@ struct ProviderCheck {
     report.problem("\(title) has no \(missing.joined(separator: ", no "))", at: place, suggestion: advice)
   }
 
-  /// It may be that nobody signs in by a browser: where there is no client, where people do it on another device or by a
-  /// password, and for unattended accounts.
+  /// Perhaps no sign-in uses a browser: without a client, with only device or password logins, and for unattended
+  /// accounts.
   private var authorizationEndpointKeys: [String] {
     let isNeeded =
       table["client_id"] != nil && draft.endpoints.deviceAuthorization == nil && !draft.allowPassword && !servesAccounts
@@ -142,7 +142,7 @@ struct ProviderCheck {
   private func warn(report: inout Report) {
     let prompts = draft.prompt?.split(separator: " ") ?? []
     let isOnPurpose = draft.prompt?.isEmpty ?? false
-    // Google and Microsoft have rules of their own for it; elsewhere OpenID Connect Core §11 holds.
+    // Google and Microsoft have their own rules for it; otherwise OpenID Connect Core §11 applies.
     if kind == .oidc, draft.issuerRule == .exact, draft.scopes.contains("offline_access"),
       !prompts.contains("consent"), !isOnPurpose, draft.profile != "oidc"
     {
@@ -152,7 +152,7 @@ struct ProviderCheck {
     }
     if draft.allowInsecureHTTP, usesPlainHTTP {
       report.warning(
-        "\(title) sends secrets over plain http: everybody on the way can read them",
+        "\(title) sends secrets over plain http: any host on the path can read them",
         at: place(of: "allow_insecure_http"))
     }
   }

@@ -2,7 +2,7 @@ import Grants
 import OAuth
 import Providers
 
-/// A provider as it is written, its template already merged in. What hangs together is checked in ``ProviderCheck``.
+/// A provider as written, with its template merged in. ``ProviderCheck`` checks the combinations.
 struct ProviderDraft {
   var kind: ProviderSettings.Kind?
   var profile: String?
@@ -71,7 +71,7 @@ struct ProviderDraft {
     case on(DiscoveryStyle)
   }
 
-  /// Names as `token_endpoint_auth_methods_supported` has them (RFC 8414 §2), and one of our own.
+  /// The names of `token_endpoint_auth_methods_supported` (RFC 8414 §2), and one of this project.
   enum Method: String, Sendable, CaseIterable {
     case none
     case basic = "client_secret_basic"
@@ -101,7 +101,7 @@ struct TLSDraft {
 }
 
 extension ProviderDraft {
-  /// What is taken over as it is.
+  /// The values that are used unchanged.
   func settings(name: ProviderName, kind: ProviderSettings.Kind, clientID: String) -> ProviderSettings {
     var settings = ProviderSettings(
       name: name, kind: kind, displayName: displayName ?? name.rawValue, clientID: clientID)

@@ -4,7 +4,7 @@ import OAuth
 import Providers
 
 extension Form where Output == ProviderSettings.Redirect {
-  /// `http://127.0.0.1/callback` stands for any port of the callback endpoint; all else is taken as it is.
+  /// `http://127.0.0.1/callback` stands for any port of the callback endpoint; other values are used unchanged.
   static var redirect: Form {
     Form<String>.name.map("the redirect URI as it is registered") { text throws(Unfit) in
       let uri: RedirectURI
@@ -25,7 +25,7 @@ extension Form where Output == ProviderSettings.Redirect {
 }
 
 extension Form where Output == String {
-  /// As `RedirectURI.origin` writes it. A path would say nothing: those of the redirect URIs are passed on as they are.
+  /// In the form of `RedirectURI.origin`. A path has no meaning: the paths of redirect URIs are passed on unchanged.
   static var publicOrigin: Form {
     Form<String>.name.map("an address such as \"https://broker.example.com\"") { text throws(Unfit) in
       guard let uri = RedirectURI(rawValue: text), let origin = uri.origin else { throw .found(quoted(text)) }
@@ -67,7 +67,7 @@ extension Form where Output == Rotation {
         throw .found(quoted(text), suggestion: didYouMean(text, ["none", "strict", "grace 30s"]))
       case .table(let table):
         guard table.count == 1, let item = table["grace"] else {
-          throw .found("a table without grace alone", suggestion: "write rotation = { grace = \"30s\" }")
+          throw .found("a table with only grace", suggestion: "write rotation = { grace = \"30s\" }")
         }
         return .grace(try grace.read(item.value))
       default: throw .found(value.kind)

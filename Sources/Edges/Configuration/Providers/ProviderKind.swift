@@ -17,7 +17,7 @@ enum ProviderKind: String, Sendable, CaseIterable {
   /// The names of its keys.
   var keys: [String] { section?.keys.map(\.name) ?? Sections.provider.keys.map(\.name) }
 
-  /// What is said of a key that this kind does not have, where another kind has it.
+  /// The message for a key of another kind.
   func lacks(_ key: String) -> String? {
     let others = Self.allCases.filter { $0.keys.contains(key) }.map { "\"\($0.rawValue)\"" }
     guard !others.isEmpty else { return nil }

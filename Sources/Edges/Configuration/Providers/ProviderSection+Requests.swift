@@ -2,7 +2,7 @@ import Grants
 import OAuth
 import Providers
 
-/// What is asked of a provider, and how: the other half of `[provider.NAME]`.
+/// The requests to a provider: the second half of `[provider.NAME]`.
 extension Sections {
   static let authorization: [Key<ProviderDraft>] = [
     Key("scopes", .scopes, \.scopes, standard: "[]", "The scopes that a login asks for."),
@@ -28,7 +28,7 @@ extension Sections {
       "`consent`, `login`, `select_account` or `none`, several joined by a space; empty: none, and on purpose."),
     Key(
       "max_age", .duration(.zero ... .days(365)), \.maxAge,
-      "How long ago a person may have signed in at the provider; checked in the ID token."),
+      "The maximum age of a sign-in at the provider; checked in the ID token."),
     Key("acr_values", .names, \.acrValues, standard: "[]", "How people should sign in, the best first."),
     Key("ui_locales", .names, \.uiLocales, standard: "[]", "The languages of the sign-in page, the best first."),
     Key(
@@ -55,7 +55,7 @@ extension Sections {
       "`jwt` or `query.jwt`: the callback is signed (JARM)."),
     Key(
       "allow_password", .flag, \.allowPassword, standard: "false",
-      "Take a person's name and password (RFC 6749 §4.3). Only for a provider that gives tokens no other way."),
+      "Accept a user's name and password (RFC 6749 §4.3). Only for a provider that returns tokens no other way."),
     Key(
       "authorization_parameters",
       .parameters(
@@ -68,7 +68,7 @@ extension Sections {
       \.deviceParameters, standard: "{}", "More parameters for a login on another device."),
     Key(
       "login_timeout", .duration(.seconds(10)...(.days(1))), \.loginLifetime, standard: "\"10m\"",
-      "How long a person may take to sign in."),
+      "The time limit of a sign-in."),
   ]
 
   private static let assertions = ["client_assertion", "client_assertion_type"]
@@ -110,10 +110,10 @@ extension Sections {
       "What the provider calls the type of a bearer token besides `Bearer`, such as `[\"user\"]`."),
     Key(
       "success_member", .name, \.response.successMember,
-      "A member that is `false` in a refusal, whatever the status says, such as `ok`."),
+      "A member that is `false` in a refusal with any status, such as `ok`."),
     Key(
       "error_members", .names, \.response.errorMembers, standard: "[]",
-      "Where an error's code may be besides `error`, as dotted paths, such as `[\"error.type\"]`."),
+      "Further members with an error's code, as dotted paths, such as `[\"error.type\"]`."),
     Key(
       "error_description_members", .names, \.response.errorDescriptionMembers, standard: "[]",
       "Where its description may be besides `error_description`, the same way."),
@@ -128,7 +128,7 @@ extension Sections {
   static let refreshing: [Key<ProviderDraft>] = [
     Key(
       "rotation", .rotation, \.rotation, standard: "\"strict\"",
-      "What becomes of the old refresh token when there is a new one. `none`: it stays good; `grace 30s`: for so long; "
+      "The old refresh token after a new one is issued. `none`: it stays valid; `grace 30s`: for this time; "
         + "`strict`: it is dead at once. When in doubt leave `strict`. With `strict`, and a grace of a minute or less, a refresh "
         + "without an answer is awaited for five minutes before another is sent, since that could end the grant."),
     Key(
@@ -161,8 +161,8 @@ extension Sections {
       "How tokens are revoked. `bearer`: an empty request with the access token in its header, which ends the grant."),
     Key(
       "revoke_replaced", .flag, \.revokesReplaced, standard: "false",
-      "A new login revokes the refresh token that it replaces. Only where a revocation ends that token's grant alone: some "
-        + "providers end all that the person gave this client, the new login included."),
+      "A new login revokes the refresh token that it replaces. Only if a revocation ends only that token's grant: some "
+        + "providers end the user's whole consent for this client, including the new login."),
     Key(
       "revocation_parameters",
       .parameters(reserved: ["token", "token_type_hint", "client_id", "client_secret"] + assertions),
@@ -173,7 +173,7 @@ extension Sections {
         + "loopback one, which without a port stands for any port."),
     Key(
       "backchannel_logout", .flag, \.backchannelLogout, standard: "false",
-      "Take the provider's word that a session has ended (OpenID Connect Back-Channel Logout). It must reach the callback "
+      "Accept the provider's logout notices (OpenID Connect Back-Channel Logout). They must reach the callback "
         + "endpoint."),
   ]
 
@@ -186,10 +186,10 @@ extension Sections {
       "How far the clocks may differ."),
     Key(
       "trusted_audiences", .names, \.idToken.trustedAudiences, standard: "any, where `azp` is the client",
-      "Audiences that may stand beside the client in an ID token."),
+      "Audiences permitted next to the client in an ID token."),
     Key(
       "allow_insecure_http", .flag, \.allowInsecureHTTP, standard: "false",
-      "Allow plain http to other machines: everybody on the way can read the tokens. Loopback is always allowed."),
+      "Permit plain http to other machines: any host on the path can read the tokens. Loopback is always permitted."),
   ]
 }
 

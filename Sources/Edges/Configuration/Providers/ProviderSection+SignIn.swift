@@ -26,7 +26,7 @@ extension Sections {
       "false: a login ends with the bare authorization code, for another program to exchange, and nothing is stored."),
     Key(
       "code_over_error", .flag, \.signIn.settings.takesCodeFirst, standard: "false",
-      "Take a code also where the provider puts an error beside it."),
+      "Accept a code even if the provider returns an error next to it."),
     Key(
       "keep_callback_members", .names, \.signIn.settings.keepCallbackMembers, standard: "[]",
       "Parameters of the callback to keep with the grant, such as `[\"realmId\"]`."),
@@ -48,7 +48,7 @@ extension Sections {
       "The words of `prompt` that those applications take; others are left out for them."),
     Key(
       "prefill", .word, \.signIn.settings.prefill, standard: "none",
-      "Take what is known of the person ahead (`login.start` with `prefill`), by a pushed request (RFC 9126). "
+      "Accept known data about the user (`login.start` with `prefill`), by a pushed request (RFC 9126). "
         + "`lenient`: where that fails the login goes on without; `strict`: then it does not."),
     Key(
       "par_beside_parameters", .flag, \.signIn.settings.staysInFront, standard: "false",
@@ -57,7 +57,7 @@ extension Sections {
     Key(
       "bridge", .bridges, \.signIn.settings.bridges, standard: "[]",
       "Another application's answers to the provider, brought by this machine: tables with `scheme`, which that "
-        + "application calls; `forward`, where the provider takes them; and the parameters to add, `in_query` or "
+        + "application calls; `forward`, if the provider accepts them; and the parameters to add, `in_query` or "
         + "`in_fragment`, by where the answer was."),
     Key(
       "api_base", .name, \.signIn.api.base,
@@ -70,13 +70,13 @@ extension Sections {
       "The members to descend through to the error's code in the body of a 401, such as `[\"error\", \".tag\"]`."),
     Key(
       "api_errors", .meanings, \.signIn.apiErrors, standard: "{}",
-      "What a 401 with that code means: `refresh`: the token has ended; `login`: a person has to sign in again; `blocked`: "
-        + "the person's account is blocked. Any other: `refresh`."),
+      "The meaning of a 401 with that code: `refresh`: the token has ended; `login`: the user has to sign in again; `blocked`: "
+        + "the user's account is blocked. Any other: `refresh`."),
   ]
 }
 
 extension SignInDraft {
-  /// A key that is there says something, also where it is empty.
+  /// An existing key has a meaning, even if it is empty.
   fileprivate var nativePrompts: [String] {
     get { settings.nativePrompts ?? [] }
     set { settings.nativePrompts = newValue }

@@ -3,7 +3,7 @@ import OAuth
 import Providers
 
 extension Sections {
-  /// The key that is refused, so that no secret stands in a file that others read.
+  /// The refused key, so that no secret is in a file that others read.
   static let inlineSecret = "client_secret"
 
   static let provider = Section<ProviderDraft>(
@@ -26,7 +26,7 @@ extension Sections {
     Key("display_name", .name, \.displayName, standard: "NAME", "What people see."),
     Key(
       "issuer", .name, \.issuer,
-      "The issuer identifier, exactly as the server writes it: a trailing slash counts. Required with `oidc`."),
+      "The issuer identifier, exactly as in the server's metadata, including a trailing slash. Required with `oidc`."),
     Key(
       "issuer_rule", .word, \.issuerRule, standard: "\"exact\"",
       "How `iss` may differ from the issuer. `entra_tenant`: Microsoft's shared endpoints; `google`: without the scheme."
@@ -63,13 +63,13 @@ extension Sections {
     Key("introspection_endpoint", .name, \.endpoints.introspection, "Where tokens are looked up (RFC 7662)."),
     Key(
       "end_session_endpoint", .name, \.endpoints.endSession,
-      "Where the browser signs out at the provider (OpenID Connect RP-Initiated Logout)."),
+      "The end-session endpoint (OpenID Connect RP-Initiated Logout)."),
     Key(
       "pushed_authorization_request_endpoint", .name, \.endpoints.pushedAuthorizationRequest,
       "Where authorization requests are pushed (RFC 9126)."),
     Key(
       "device_authorization_endpoint", .name, \.endpoints.deviceAuthorization,
-      "Where a login on another device begins (RFC 8628)."),
+      "The device authorization endpoint (RFC 8628)."),
     Key(
       "registration_endpoint", .name, \.endpoints.registration, "Where clients are registered (RFC 7591)."),
   ]

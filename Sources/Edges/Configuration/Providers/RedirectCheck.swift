@@ -5,7 +5,7 @@ import Providers
 /// Whether browsers get back to the broker, as the whole of the configuration has it.
 struct RedirectCheck {
   let settings: Settings
-  /// Of the providers' sections.
+  /// From the providers' sections.
   let places: [String: Place]
   let publicURL: Place?
   let file: String
@@ -45,7 +45,7 @@ struct RedirectCheck {
       }
       guard path.hasPrefix("/go/") || isFolder && path == "/go" else { continue }
       report.problem(
-        "the redirect URI of [provider.\(name)] is below /go/, where the broker's own sign-in addresses are",
+        "the redirect URI of [provider.\(name)] is below /go/, the path of the broker's own sign-in links",
         at: place(name), suggestion: "use another path, such as /callback")
     }
   }
@@ -72,7 +72,7 @@ struct RedirectCheck {
     }
   }
 
-  /// Where only the server knows where browsers go, the port cannot change.
+  /// If only the server knows the browser's destination, the port cannot change.
   private func checkSystems(report: inout Report) {
     for system in settings.systems {
       let title = "[provider.\(system.site.name)]"

@@ -19,7 +19,7 @@ extension Item.Value {
 }
 
 extension Form {
-  /// The member of a table, by a form of its own.
+  /// The member of a table, in its own form.
   fileprivate func read(_ name: String, in members: [String: Item.Value]) throws(Unfit) -> Output? {
     guard let value = members[name] else { return nil }
     do throws(Unfit) {
@@ -31,7 +31,7 @@ extension Form {
 }
 
 extension Form {
-  /// The same list, where no two have the same name.
+  /// The same list without duplicate names.
   fileprivate func unique<Element>(
     _ what: String, _ name: @escaping @Sendable (Element) -> String
   ) -> Form where Output == [Element] {
@@ -92,12 +92,12 @@ extension Form where Output == [SignInBridge] {
       guard let uri = RedirectURI(rawValue: "\(scheme)://bridge"), uri.scheme == scheme.lowercased(),
         !Form<String>.unfitSchemes.union(["http", "https"]).contains(uri.scheme)
       else {
-        throw .because("\(quoted(scheme)) is no scheme of an application", suggestion: "write it as fb1234567890")
+        throw .because("\(quoted(scheme)) is not a scheme of an application", suggestion: "write it as fb1234567890")
       }
       let text = try Form<String>.name.read("forward", in: members) ?? ""
-      // What is sent by plain http, and whether it may be, is judged with the other addresses.
+      // Plain http, and its permission, is checked with the other URLs.
       guard let forward = Endpoint.url(text, allowInsecureHTTP: true), !text.contains("?") else {
-        throw .because("\(quoted(text)) is no https URL without user, query and fragment")
+        throw .because("\(quoted(text)) is not an https URL without user, query and fragment")
       }
       let more = Form<[String: String]>.parameters(reserved: ["code", "state"])
       return SignInBridge(

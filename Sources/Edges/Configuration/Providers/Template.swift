@@ -1,8 +1,8 @@
 import FoundationEssentials
 import OAuth
 
-/// The shipped settings of a well-known provider: `google.toml` and the like. It holds the keys of a provider section,
-/// and under `[variables]` the texts that `{name}` stands for in them, with what holds unless the user says otherwise.
+/// The shipped settings of a well-known provider, such as `google.toml`. It has the keys of a provider section, and
+/// under `[variables]` the texts for `{name}` in them, with their defaults.
 struct Template {
   var keys: [String: Item]
   var variables: [String: Item]
@@ -12,8 +12,8 @@ struct Template {
     variables = keys.removeValue(forKey: "variables")?.table ?? [:]
   }
 
-  /// The section of a user with this template under it: the user's keys win, tables of parameters are merged.
-  /// Nil, and a report, where a variable has no value that does.
+  /// The section of a user with this template under it: the user's keys take precedence, tables of parameters are
+  /// merged. Nil, and a report, if a variable has no valid value.
   func applied(to section: [String: Item], title: String, at place: Place, report: inout Report) -> [String: Item]? {
     var values: [String: String] = [:]
     for (name, standard) in variables.inOrder where section[name] != nil || isUsed(name, besides: section) {
@@ -52,7 +52,7 @@ struct Template {
       }
       return text
     }
-    // A part of URLs: nothing may end the part it stands in.
+    // A part of URLs: no character may end the part.
     guard let text = item.text, !text.isEmpty,
       text.utf8.allSatisfy({ byte in
         byte < 0x7f && (Character(Unicode.Scalar(byte)).isLetter || byte.isDigit || "._:-".utf8.contains(byte))
@@ -94,7 +94,7 @@ extension Item {
   }
 }
 
-/// The templates of the folders given: of one name, the first found counts.
+/// The templates of the given folders: the first found of each name is used.
 struct Templates {
   private var paths: [String: String] = [:]
   private let folders: [String]
@@ -111,7 +111,7 @@ struct Templates {
 
   var names: [String] { paths.keys.sorted() }
 
-  /// The template; nil, and a report, where there is none or it cannot be read.
+  /// The template; nil, and a report, if it does not exist or cannot be read.
   func find(_ name: String, title: String, at place: Place, report: inout Report) -> Template? {
     guard let path = paths[name] else {
       reportUnknown(name, title: title, at: place, report: &report)

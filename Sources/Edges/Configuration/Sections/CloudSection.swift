@@ -3,7 +3,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// An account as a cloud's SDKs find it, as it is written.
+/// An account in the form of a cloud's metadata, as written.
 struct CloudDraft {
   enum Kind: String, CaseIterable {
     case aws
@@ -45,28 +45,28 @@ extension Sections {
         "The token for STS, for `aws`. `id_token` takes `id_token` access."),
       Key(
         "role_arn", .name, \.role,
-        "Of `aws`, required: the role that STS gives credentials of for the account's token (AssumeRoleWithWebIdentity)."
+        "For `aws`, required: the role of the credentials that STS returns for the account's token (AssumeRoleWithWebIdentity)."
       ),
-      Key("region", .name, \.region, standard: "none", "Of `aws`: the region whose STS is asked."),
-      Key("sts_endpoint", .name, \.endpoint, standard: "that of the region", "Of `aws`: another address of STS."),
+      Key("region", .name, \.region, standard: "none", "For `aws`: the region of STS."),
+      Key("sts_endpoint", .name, \.endpoint, standard: "that of the region", "For `aws`: another URL of STS."),
       Key(
         "session_name", .name, \.sessionName, standard: "\"grantd\"",
-        "Of `aws`: what the session is called in its logs."),
+        "For `aws`: the name of the session in its logs."),
       Key(
         "duration", .duration(.minutes(16)...(.hours(12))), \.duration, standard: "\"1h\"",
-        "Of `aws`: how long the credentials are valid."),
-      Key("project", .name, \.project, standard: "none", "Of `gcp`: the id of the project."),
+        "For `aws`: how long the credentials are valid."),
+      Key("project", .name, \.project, standard: "none", "For `gcp`: the id of the project."),
       Key(
-        "email", .name, \.email, standard: "\"default\"", "Of `gcp`: the address of the service account that is told."),
+        "email", .name, \.email, standard: "\"default\"", "For `gcp`: the shown e-mail address of the service account."),
       Key(
         "resource", .name, \.resource, standard: "none",
-        "Of `azure`: the resource of the account's own token. For another one the broker asks for the scope `RESOURCE/.default`."
+        "For `azure`: the resource of the account's own token. For another one the broker requests the scope `RESOURCE/.default`."
       ),
     ])
 }
 
 extension CloudDraft {
-  /// The cloud; nil, and a report, where it does not hold together.
+  /// The cloud; nil, and a report, if its keys contradict each other.
   func cloud(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Cloud? {
     let title = Sections.cloud.header
     for key in ["kind", "account"] where table[key] == nil { report.problem("\(title) has no \"\(key)\"", at: place) }

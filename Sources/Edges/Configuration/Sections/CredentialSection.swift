@@ -3,7 +3,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// A credential as it is written.
+/// A credential as written.
 struct CredentialDraft {
   var id: String?
   var account: AccountName?
@@ -37,7 +37,7 @@ extension Sections {
         "The units that may load it, such as `backup.service`; `*` stands for any run of characters."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
-        "The scopes that the token has, where the provider can narrow."),
+        "The scopes of the token, if the provider can narrow."),
       Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
       Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
@@ -75,7 +75,7 @@ extension Sections {
 }
 
 extension CredentialDraft {
-  /// The credential; nil, and a report, where it does not hold together.
+  /// The credential; nil, and a report, if its keys contradict each other.
   func offer(_ table: [String: Item], at place: Place, report: inout Report) -> UnitCredentials.Offer? {
     if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
     if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }

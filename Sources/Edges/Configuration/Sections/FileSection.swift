@@ -2,7 +2,7 @@ import Broker
 import Grants
 import OAuth
 
-/// A token file as it is written.
+/// A token file as written.
 struct FileDraft {
   enum Word: String, CaseIterable {
     case token
@@ -63,11 +63,11 @@ extension Sections {
           + "`{{expiry}}`, `{{scope}}`, `{{account}}`; `{{access_token|json}}` is for within a JSON text."),
       Key(
         "json_pointer", .jsonPointer, \.jsonPointer,
-        "Of a user's instance: the file is another program's JSON, and only the member at this pointer (RFC 6901), such as "
+        "Only in a user's instance: the file is another program's JSON, and only the member at this pointer (RFC 6901), such as "
           + "`/auth/token`, is the broker's."),
       Key(
         "ini_section", .name, \.iniSection,
-        "Of a user's instance: the file is another program's INI file, such as `rclone.conf`, and only `ini_key` in this "
+        "Only in a user's instance: the file is another program's INI file, such as `rclone.conf`, and only `ini_key` in this "
           + "section is the broker's."),
       Key("ini_key", .name, \.iniKey, "With `ini_section`: the key."),
       Key(
@@ -79,7 +79,7 @@ extension Sections {
         "The file's permissions for the broker's own user and group. Others than these and the reader have none."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
-        "The scopes that the token has, where the provider can narrow."),
+        "The scopes of the token, if the provider can narrow."),
       Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
       Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
@@ -156,7 +156,7 @@ extension Form where Output == [String] {
 }
 
 extension FileDraft {
-  /// The file; nil, and a report, where it does not hold together.
+  /// The file; nil, and a report, if its keys contradict each other.
   func file(
     _ table: [String: Item], at place: Place, sources: Settings.Sources, report: inout Report
   ) -> TokenFile? {

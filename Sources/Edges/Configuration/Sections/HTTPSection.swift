@@ -2,7 +2,7 @@ import Broker
 import Grants
 import OAuth
 
-/// A handle as it is written.
+/// A handle as written.
 struct HandleDraft {
   var name: String?
   var account: AccountName?
@@ -39,7 +39,7 @@ extension Sections {
       Key("account", .accountName, \.account, "Required. The account whose access token it gets."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
-        "The scopes that the token has, where the provider can narrow."),
+        "The scopes of the token, if the provider can narrow."),
       Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
     ])
 
@@ -70,7 +70,7 @@ extension Form where Output == String {
 }
 
 extension HandleDraft {
-  /// The handle; nil, and a report, where it does not hold together.
+  /// The handle; nil, and a report, if its keys contradict each other.
   func handle(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Handle? {
     let title = Sections.handle.header
     if table["name"] == nil { report.problem("\(title) has no \"name\"", at: place) }

@@ -4,7 +4,7 @@ import Glibc
 import Grants
 import OAuth
 
-/// A hook as it is written.
+/// A hook as written.
 struct HookDraft {
   var command: [String]?
   var events: [EventType] = EventType.allCases
@@ -37,7 +37,7 @@ extension Sections {
         "How long a run may take; then it and what it started are ended."),
       Key(
         "pass_environment", .list(.variable, of: "names of variables"), \.passEnvironment, standard: "none",
-        "Variables of grantd's own environment that are handed on, such as `DBUS_SESSION_BUS_ADDRESS` for `notify-send`."
+        "Variables of grantd's own environment that are passed on, such as `DBUS_SESSION_BUS_ADDRESS` for `notify-send`."
       ),
     ])
 }
@@ -53,7 +53,7 @@ extension Form where Output == [String] {
 }
 
 extension Form where Output == String {
-  /// What hooks are told by grantd itself is not taken from elsewhere, nor where systemd put grantd's secrets.
+  /// The variables that grantd sets for hooks are not taken from its environment, nor the location of its secrets.
   fileprivate static let variable = text.map("the name of a variable") { text throws(Unfit) in
     let letters = text.utf8.allSatisfy { byte in
       (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
@@ -83,7 +83,7 @@ extension Form where Output == LocalAddress {
         throw .because(
           "\(quoted(text)) can be reached from other machines (\(host.printable(limit: 64))), and what is "
             + "served there is for this machine",
-          suggestion: "listen on 127.0.0.1 or [::1], and let a proxy that asks stand before it")
+          suggestion: "listen on 127.0.0.1 or [::1], behind a proxy that authenticates")
       case .pathTooLong: throw .found("a path that is too long for a socket")
       }
     }
@@ -91,7 +91,7 @@ extension Form where Output == LocalAddress {
 }
 
 extension HookDraft {
-  /// The hook; nil, and a report, where it does not hold together.
+  /// The hook; nil, and a report, if its keys contradict each other.
   func hook(_ table: [String: Item], at place: Place, report: inout Report) -> Hook? {
     guard let command else {
       if table["command"] == nil { report.problem("[[on_event]] has no \"command\"", at: place) }
@@ -110,7 +110,7 @@ extension HookDraft {
   private static func whyNotRunnable(_ path: String) -> String? {
     var status = stat()
     guard stat(path, &status) == 0 else { return "cannot be found: \(String(cString: strerror(errno)))" }
-    guard status.st_mode & S_IFMT == S_IFREG else { return "is no file" }
+    guard status.st_mode & S_IFMT == S_IFREG else { return "is not a file" }
     return access(path, X_OK) == 0 ? nil : "cannot be executed: \(String(cString: strerror(errno)))"
   }
 }

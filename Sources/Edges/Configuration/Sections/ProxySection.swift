@@ -1,6 +1,6 @@
 import OAuth
 
-/// `[proxy]` as it is written.
+/// `[proxy]` as written.
 struct ProxyDraft {
   var https: ProxyText?
   var http: ProxyText?
@@ -101,7 +101,7 @@ extension ProxyDraft {
       return proxy
     }
     return HTTPProxies(
-      // HTTP_PROXY is what a CGI program makes of a request's header `Proxy`.
+      // A CGI program gets HTTP_PROXY from a request's header `Proxy`.
       http: complete(http, ["http_proxy"]), https: complete(https, ["https_proxy", "HTTPS_PROXY"]),
       exceptions: exceptions ?? Self.exceptions(of: ["no_proxy", "NO_PROXY"], sources, &report))
   }

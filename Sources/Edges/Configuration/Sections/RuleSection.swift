@@ -2,7 +2,7 @@ import Broker
 import BrokerAPI
 import Grants
 
-/// A rule as it is written.
+/// A rule as written.
 struct RuleDraft {
   var name: String?
   var uid: UInt32?
@@ -89,12 +89,12 @@ extension Sections {
         "The resources that a token may be requested for (RFC 8707), in addition to the account's own."),
       Key(
         "confirm", .flag, \.confirm, standard: "false",
-        "A person must allow each release of a token (`grantctl approve`), also to root and the owner, unless another "
-          + "rule allows it without. Only what hands out a token or uses one waits; `grantctl backup` and "
+        "A user must approve each release of a token (`grantctl approve`), also for root and the owner, unless another "
+          + "rule permits it without. Only releases and uses of a token wait; `grantctl backup` and "
           + "`LoadCredential=` cannot, and are refused."),
       Key(
         "confirm_timeout", .duration(.seconds(5)...(.minutes(5))), \.confirmTimeout, standard: "\"60s\"",
-        "With `confirm`: how long a person has, and the longest that the caller waits."),
+        "With `confirm`: the user's time, and the longest that the caller waits."),
     ])
 
   private static let unitPattern = Form<String>.text.map("a unit's name") { text throws(Unfit) in
@@ -139,7 +139,7 @@ extension Sections {
 }
 
 extension RuleDraft {
-  /// The rule; nil, and a report, where it does not hold together.
+  /// The rule; nil, and a report, if its keys contradict each other.
   func rule(_ table: [String: Item], at place: Place, sources: Settings.Sources, report: inout Report) -> Rule? {
     let title = "[[rule]]"
     for (named, numbered) in [("user", "uid"), ("group", "gid")] where table[named] != nil && table[numbered] != nil {
@@ -154,7 +154,7 @@ extension RuleDraft {
       access.map({ $0 != [.use] }) ?? false || !methods.isEmpty || scopes != nil
     {
       report.problem(
-        "\(title) has \"requests\", which gives these alone, and other access", at: requests,
+        "\(title) has \"requests\", which permits only these, and other access", at: requests,
         suggestion: "keep access, methods and scopes for a rule of their own")
       return nil
     }
@@ -186,14 +186,14 @@ extension RuleDraft {
 
   private static let ofCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"]
 
-  /// False, and a report, where what the rule says of the caller is too little to be meant.
+  /// False, and a report, if the rule's conditions on the caller are too weak to be intended.
   private func checkCaller(_ table: [String: Item], at place: Place, report: inout Report) -> Bool {
     let title = "[[rule]]"
     func has(_ keys: [String]) -> Bool { keys.contains { isMeant($0, in: table) } }
     if !has(Self.ofCaller), !anyone, !isMisread("anyone", in: table) {
       report.problem(
         "\(title) names nothing of a caller", at: place,
-        suggestion: "add user, uid, group, gid, unit, user_unit or exe, or anyone = true if everybody is meant")
+        suggestion: "add user, uid, group, gid, unit, user_unit or exe, or anyone = true for all callers")
     } else if anyone, has(Self.ofCaller) {
       report.problem(
         "\(title) says anyone = true, and names something of the caller", at: place, suggestion: "keep one of them")
@@ -213,14 +213,14 @@ extension RuleDraft {
     return true
   }
 
-  /// Whether the table has the key, or one that was refused as unknown and is nearest to it: whoever has mistyped a key
-  /// is not told that it is missing as well.
+  /// Whether the table has the key, or the most similar unknown key: a user who mistyped a key is not also informed
+  /// that it is missing.
   private func isMeant(_ key: String, in table: [String: Item]) -> Bool {
     let known = Sections.rule.keys.map(\.name)
     return table.keys.contains { $0 == key || !known.contains($0) && nearest(to: $0, in: known) == key }
   }
 
-  /// Whether the table has the key, and what it says was refused.
+  /// Whether the table has the key, and its value was refused.
   private func isMisread(_ flag: String, in table: [String: Item]) -> Bool {
     switch table[flag]?.value {
     case nil, .flag: false

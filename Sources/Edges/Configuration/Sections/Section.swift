@@ -1,10 +1,10 @@
 import OAuth
 
-/// One key of a section: what decodes it, what documents it and what makes other keys unknown.
+/// One key of a section: its decoding, its documentation, and the list of known keys.
 struct Key<Target>: Sendable {
   var name: String
   var expected: String
-  /// What holds without it, as the reference prints it; empty: nothing.
+  /// The default, as the reference prints it; empty: none.
   var standard: String
   var meaning: String
   fileprivate var set: @Sendable (inout Target, Item.Value) throws(Unfit) -> Void
@@ -48,11 +48,11 @@ struct Section<Target>: Sendable {
   var meaning: String
   var keys: [Key<Target>]
 
-  /// Sets what the table says; what it says wrongly is reported and left as it was.
+  /// Sets the table's values; invalid ones are reported and left unchanged.
   ///
-  /// - Parameter title: the section as errors call it.
-  /// - Parameter others: keys that are not in the table of keys, and right nevertheless.
-  /// - Parameter misplaced: what is said of a key that is right elsewhere; completes its name.
+  /// - Parameter title: the section's name in errors.
+  /// - Parameter others: valid keys outside the table of keys.
+  /// - Parameter misplaced: the message for a key that belongs elsewhere; completes its name.
   func read(
     _ table: [String: Item], into target: inout Target, title: String, others: [String] = [],
     misplaced: (String) -> String? = { _ in nil }, report: inout Report

@@ -1,11 +1,11 @@
 import Broker
 import Grants
 
-/// Every table of the configuration; those of providers, accounts, rules and hooks are in files of their own.
+/// Every table of the configuration; providers, accounts, rules and hooks have separate files.
 enum Sections {
   static let callback = Section<Settings.CallbackSettings>(
     header: "[callback]",
-    meaning: "The loopback address where the browser brings a person back after signing in.",
+    meaning: "The loopback address to which the browser returns after the sign-in.",
     keys: [
       Key("enabled", .flag, \.enabled, standard: "true", "Whether the broker listens for callbacks."),
       Key(
@@ -16,7 +16,7 @@ enum Sections {
       Key("ipv6", .flag, \.ipv6, standard: "true", "Listen on ::1."),
       Key(
         "public_url", .publicOrigin, \.publicOrigin, standard: "none",
-        "Where a reverse proxy of this machine takes callbacks from the web and passes them on to `port`: "
+        "The public URL at which a reverse proxy of this machine receives callbacks for `port`: "
           + "`\"https://broker.example.com\"`. A `redirect_uri` or `post_logout_redirect_uri` there is answered then, and "
           + "no other path."),
     ])
@@ -60,7 +60,7 @@ enum Sections {
         "The same of one user or unit."),
       Key(
         "lines_per_second", .number(1...10_000_000), \.linesPerSecond, standard: "10000",
-        "Requests in a second of one user or unit, those that are invalid or refused too; four times as many after a pause. "
+        "Requests in a second of one user or unit, including invalid or refused ones; four times as many after a pause. "
           + "Beyond it its connections are not read. Tokens that are served from memory are not counted."),
       Key(
         "mb_per_second", .number(1...65536), \.volumePerSecond, standard: "32",
@@ -81,7 +81,7 @@ enum Sections {
         "share", .share(0.05...1), \.share, standard: "0.8", "A token is refreshed at this share of its lifetime, or…"),
       Key(
         "margin", .duration(.zero ... .days(1)), \.margin, standard: "\"5m\"",
-        "…this long before its end, whichever comes first."),
+        "…this long before its end, if that is earlier."),
       Key(
         "jitter", .share(0...0.5), \.jitter, standard: "0.1",
         "Each moment moves earlier by a random part of this share of the lifetime, so that accounts do not move in step."
@@ -103,14 +103,14 @@ enum Sections {
       ),
       Key(
         "expiry_notice", .duration(.zero ... .days(365)), \.expiryNotice, standard: "\"7d\"",
-        "How long before its end people are told that a refresh token will end, but at most a quarter of its life; "
+        "When users are informed that a refresh token will end, but at most a quarter of its life before; "
           + "\"0s\": never."),
     ])
 
   static let metrics = Section<Settings.MetricsSettings>(
     header: "[metrics]",
     meaning:
-      "Where a scraper fetches the metrics over HTTP. `broker.metrics` and `grantctl metrics` need none of this.",
+      "A loopback address for metrics over HTTP. `broker.metrics` and `grantctl metrics` do not need it.",
     keys: [
       Key(
         "listen", .localAddress, \.listen, standard: "nowhere",
@@ -149,7 +149,7 @@ enum Sections {
         "Records are removed this long after their last time."),
       Key(
         "records", .number(1000...100_000_000), \.most, standard: "1000000",
-        "Records that are kept at most; the oldest give way, refusals first."),
+        "The maximum number of records; the oldest are removed first, refusals before others."),
     ])
 
   static let callerLimits = Section<CallerLimits>(

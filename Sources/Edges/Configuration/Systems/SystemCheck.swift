@@ -4,21 +4,21 @@ import Grants
 import OAuth
 import Providers
 
-/// Makes settings of a draft of a kind that speaks no OAuth: what the keys say together.
+/// Makes settings of a draft of a kind without OAuth, with the checks across its keys.
 struct SystemCheck {
   var name: ProviderName
   var kind: ProviderKind
   var draft: SystemDraft
   /// The section with its template merged in: for the places of keys.
   var table: [String: Item]
-  /// Where the section begins.
+  /// The section's position.
   var place: Place
   var sources: Settings.Sources
 
   private var title: String { "[provider.\(name)]" }
   private func place(of key: String) -> Place { table[key]?.place ?? place }
 
-  /// The settings; nil, and a report, where they do not hold together.
+  /// The settings; nil, and a report, if the keys contradict each other.
   func settings(report: inout Report) -> SystemSettings? {
     let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
     draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
@@ -86,7 +86,7 @@ struct SystemCheck {
     }
     if Endpoint.url(text, allowInsecureHTTP: false) == nil {
       report.warning(
-        "\(title) sends secrets over plain http: everybody on the way can read them",
+        "\(title) sends secrets over plain http: any host on the path can read them",
         at: place(of: "allow_insecure_http"))
     }
     return url

@@ -1,7 +1,7 @@
 import Providers
 
-/// A provider that speaks no OAuth as it is written, its template already merged in: what both kinds have, and what
-/// each has of its own. What hangs together is checked in ``SystemCheck``.
+/// A provider without OAuth as written, with its template merged in: the common keys of both kinds, and those of each.
+/// ``SystemCheck`` checks the combinations.
 struct SystemDraft {
   var kind: ProviderKind?
   var profile: String?

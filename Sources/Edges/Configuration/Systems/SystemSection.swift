@@ -18,9 +18,9 @@ extension Sections {
         "What is sent as `hl`: how the server speaks to people."),
       Key("headers", .headers, \.headers, standard: "{}", "More headers for each call; they win over the others."),
       Key(
-        "replace_session", .word, \.replacing, standard: "none: the person is asked",
+        "replace_session", .word, \.replacing, standard: "none: the user is asked",
         "Which session to replace where the server allows no more. `oldest`: the one that was used the longest time "
-          + "ago; `offline`: one that is not in use. At most three in one login; the person is asked where there is none "
+          + "ago; `offline`: one that is not in use. At most three in one login; the user is asked if there is none "
           + "such."
       ),
     ])
@@ -28,7 +28,7 @@ extension Sections {
   static let zephr = Section<SystemDraft>(
     header: "[provider.NAME] with kind = \"zephr\"",
     meaning:
-      "Zephr, where a session stands in place of a token. It speaks no OAuth, so these are all its keys; see "
+      "Zephr, which uses a session instead of a token. It does not use OAuth, so these are all its keys; see "
       + "[zephr](providers/zephr.md).",
     keys: site + [
       Key(
@@ -55,7 +55,7 @@ extension Sections {
       Key(
         "subject_members", .names, \.subjectMembers,
         standard: "`user_id`, `id`, `sub`, `identifiers.email_address`, `email_address`, `email`",
-        "Where a profile says who the person is: dotted paths, the best first."),
+        "The paths of the user's id in a profile: dotted, the best first."),
       Key(
         "logout_where", .word, \.logoutReach, standard: "\"JUST_HERE\"", "How far a logout goes by default."),
       Key(
@@ -67,22 +67,22 @@ extension Sections {
           + "Needs `redirect_parameter`, and a server that takes such addresses."),
     ])
 
-  /// What both have.
+  /// The common keys.
   private static let site: [Key<SystemDraft>] = [
     Key("profile", .name, \.profile, "The template to start from, if there is one."),
     Key("kind", .word, \.kind, "How it speaks."),
     Key("display_name", .name, \.displayName, standard: "NAME", "What people see."),
     Key(
       "base_url", .name, \.baseURL,
-      "Required. Where the server is, such as `https://vms.example.com`: what its paths "
+      "Required. The server's URL, such as `https://vms.example.com`, to which its paths "
         + "are appended to."),
     Key(
       "redirect_uri", .redirect, \.redirect,
-      "Required, unless a parameter tells it. Where the server sends the browser back to, as it is configured there: "
+      "Required, unless a parameter sends it. The redirect URI, as configured at the server: "
         + "with a scheme of its own (`myapp://sign-in`), or `http://127.0.0.1:PORT/…`."),
     Key(
       "login_timeout", .duration(.seconds(10)...(.days(1))), \.loginLifetime, standard: "\"10m\"",
-      "How long a person may take to sign in, and to do what is asked for then."),
+      "The time limit of a sign-in and of the steps that follow."),
     Key(
       "api_base", .name, \.api.base, standard: "the server itself; `/api/v1` of it with `vms`",
       "What paths of authorised calls (`request.send`) are relative to: an https URL."),
@@ -102,12 +102,12 @@ extension Sections {
     Key("tls_key_credential", .name, \.tls.keyCredential, "The systemd credential with that key."),
     Key(
       "allow_insecure_http", .flag, \.allowInsecureHTTP, standard: "false",
-      "Allow plain http to other machines: everybody on the way can read the tokens. Loopback is always allowed."),
+      "Permit plain http to other machines: any host on the path can read the tokens. Loopback is always permitted."),
   ]
 }
 
 extension Form where Output == String {
-  /// What a header may hold (RFC 9110 §5.5).
+  /// The permitted characters of a header (RFC 9110 §5.5).
   fileprivate static var headerValue: Form {
     name.map("a text of printable ASCII") { text throws(Unfit) in
       guard text.utf8.count <= 256, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) || $0 == 0x20 }) else {

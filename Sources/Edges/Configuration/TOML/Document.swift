@@ -1,6 +1,6 @@
 import CToml
 
-/// A value of a TOML document, and where it is written.
+/// A value of a TOML document, and its position.
 struct Item: Sendable, Equatable {
   var value: Value
   var place: Place
@@ -25,7 +25,7 @@ struct Item: Sendable, Equatable {
 }
 
 extension Item.Value {
-  /// What it is, for "must be …, not …". Never what it says: that may be a secret.
+  /// Its type, for "must be …, not …". Never its content, which may be a secret.
   var kind: String {
     switch self {
     case .text: "a text"

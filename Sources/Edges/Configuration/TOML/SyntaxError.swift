@@ -4,7 +4,7 @@ import OAuth
 /// Why a text has no tree. Its words quote keys and single characters of the text and no more: a value may be a secret.
 enum SyntaxError: Error {
   case escapedNUL(line: Int)
-  /// A key or table that is there already. The position is where toml++ noticed it.
+  /// A duplicate key or table. The position is where toml++ noticed it.
   case repeated(key: String, line: Int, column: Int)
   /// Without a message where an assertion of toml++ failed; without a position where it is unknown.
   case unexpected(message: String?, isInValue: Bool, line: Int, column: Int)
@@ -25,7 +25,7 @@ extension SyntaxError {
       self = .unexpected(message: nil, isInValue: false, line: line, column: column)
       return
     }
-    // What is quoted, from the first quote to the last.
+    // The quoted part, from the first quote to the last.
     let quoted = message.split(separator: "'", maxSplits: 1).dropFirst().first ?? ""
     if message.hasPrefix("cannot redefine ") || message.hasPrefix("cannot insert "), let end = quoted.lastIndex(of: "'")
     {
@@ -105,7 +105,7 @@ private struct Found {
   }
 }
 
-/// Where a key or table was set that the statement at a position sets again.
+/// The position of the first definition of a key or table that is defined again.
 private enum First {
   /// A key that is set behind the text before the statement: in the table that the statement would add to.
   private static let mark = "the end of the text before"
@@ -115,7 +115,7 @@ private enum First {
     guard line <= lines.count else { return nil }
     let statement = lines[line - 1]
     let isHeader = statement.drop { $0 == " " || $0 == "\t" }.first == "["
-    // Of a pair its key: toml++ stops before the value.
+    // The key of a pair: toml++ stops before the value.
     let alone = isHeader ? statement : String(statement.unicodeScalars.prefix(column - 1)) + "0"
     let before = lines[..<(line - 1)] + ["\"\(mark)\" = 0"]
     guard let root = try? Document.read(before.joined(separator: "\n"), file: ""),
@@ -130,7 +130,7 @@ private enum First {
     return found
   }
 
-  /// What a header means by the name of a table or of a list of tables.
+  /// The meaning of a header's name: a table or a list of tables.
   private static func inner(_ item: Item) -> [String: Item]? {
     switch item.value {
     case .table(let table): table

@@ -6,7 +6,7 @@ import NIOHTTP1
 
 // The answer to the request that is being handled: as a whole, or in parts.
 extension ConnectionHandler {
-  /// The whole answer of an exchange; nothing where it was answered already.
+  /// The whole answer of an exchange; ignored if it was already answered.
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
     guard exchange === self.exchange, !response.hasBegun else { return }
     var reply = reply
@@ -41,7 +41,7 @@ extension ConnectionHandler {
     finish(isLast: isLast)
   }
 
-  /// Whether the connection ends with the answer to this request, whatever it is.
+  /// Whether the connection ends with the answer to this request.
   private var isLastAnswer: Bool {
     isStopping || isOver || !connections.limits.keepsConnections || hasAskedAll || !(head?.isKeepAlive ?? false)
   }
@@ -75,7 +75,7 @@ extension ConnectionHandler {
     context.flush()
   }
 
-  /// For which a client at the stop may still send what is dropped: closing on it would be a reset.
+  /// The time in which a client may still send dropped data at the stop: closing earlier would reset the connection.
   private static let lingerAtStop = TimeAmount.milliseconds(500)
 
   /// - Parameter sent: all answers are with the kernel: the connection ends, at once or when the client has ended its side.
@@ -106,8 +106,7 @@ extension ConnectionHandler {
     incoming.flush(sent)
   }
 
-  /// Asked again before each answer: what is handed out goes to the socket that was identified, and to no other
-  /// that got its addresses.
+  /// Checked again before each answer: it goes only to the identified socket, and to no other with the same addresses.
   func isStillCaller() -> Bool {
     guard let peer, let channel = context?.channel else { return true }
     return HTTPConnection.peer(of: channel) == peer
@@ -154,7 +153,7 @@ extension ConnectionHandler {
     exchange.ended()
     if case .streaming(let body) = state {
       body.finish(.cut)
-      // The client still sends: what it sends is read on only to be dropped.
+      // The client still sends: the data are read only to be dropped.
       return finish(isLast: true)
     }
     finish(isLast: exchange.isLast || isStopping || hasAskedAll)

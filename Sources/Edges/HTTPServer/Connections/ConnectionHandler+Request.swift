@@ -48,7 +48,7 @@ extension ConnectionHandler {
       // A body's time runs while it is wanted; all of it has the answer's.
       times.deadline = nil
       goOn(head)
-      // From now on it is read as it is wanted. Where there is none, its end is here already.
+      // From now on it is read on demand. Without a body, its end is already here.
       if hasBody { pause() }
       conversation.stream(head, body, exchange)
     }

@@ -3,11 +3,11 @@ import Listening
 import NIOCore
 import NIOHTTP1
 
-// What comes is handled in its order, and a part of it at a time.
+// Input is handled in order, in parts.
 extension ConnectionHandler {
-  /// What a connection may do before others have their turn.
+  /// The amount of work of a connection before others continue.
   struct Turn {
-    /// What the decoder made of the bytes.
+    /// The decoder's result.
     enum Item {
       case part(HTTPServerRequestPart)
       case failure(HTTPParserError)
@@ -20,10 +20,10 @@ extension ConnectionHandler {
     static let slice = 2048
     static let largeSlice = 65_536
 
-    /// What is parsed and waits for the answer before, or for the connection's turn.
+    /// Parsed input that waits for the earlier answer, or for the connection's slot.
     var waiting = CircularBuffer<Item>()
     var isTaking = false
-    /// What is left of the turn.
+    /// The rest of the slot.
     var credit = 0
     /// Something came that was not handled at once.
     var isBehind = false
@@ -33,10 +33,10 @@ extension ConnectionHandler {
     var isPaced = false
   }
 
-  /// The client sends no more, and is told so by an end behind all that it sent.
+  /// The client sends no more, as an end after its data shows.
   func inputCloses() {
     input.hasEnded = true
-    // A client that is gone has ended its side too.
+    // A closed client has ended its side too.
     guard isStillCaller() else { return close() }
     if isOver {
       if output.isSent { close() }
@@ -51,8 +51,8 @@ extension ConnectionHandler {
     turn.waiting.isEmpty && canTake ? handle(item) : turn.waiting.append(item)
   }
 
-  /// Whether it can take more now: not behind a request that is not answered, nor, where a client does not read its
-  /// answers, another request; and no more at a time than a turn.
+  /// Whether it can accept more now: not after an unanswered request, nor, if a client does not read its answers,
+  /// another request; and limited per slot.
   private var canTake: Bool {
     guard turn.credit > 0, !isOver, let context else { return false }
     return switch state {
@@ -62,9 +62,9 @@ extension ConnectionHandler {
     }
   }
 
-  /// Handles what was received, after a read or an answer.
+  /// Handles received input, after a read or an answer.
   ///
-  /// - Parameter isTurn: it has waited for it.
+  /// - Parameter isTurn: it has waited for its slot.
   func goOn(isTurn: Bool = false) {
     guard !turn.isTaking, !turn.isQueued else { return }
     if !isTurn, hasMore, !turn.isPaced, !connections.isStopping, !connections.hasTime() { return waitForTurn() }
@@ -94,7 +94,7 @@ extension ConnectionHandler {
     if turn.credit <= 0, hasMore { waitForTurn() }
     // A part of a chunk's head is none of a body.
     if case .streaming(let body) = state, body.isWanted, !hasMore { context?.read() }
-    // A connection that is read on tells of its end. What comes behind a request is no more than one read, then.
+    // A connection that is still read reports its end. So input after a request is at most one read.
     if hasMore { pause() } else if !isBusy, !isStreaming { goOnReading() }
   }
 
@@ -113,7 +113,7 @@ extension ConnectionHandler {
     incoming.parsed()
   }
 
-  /// What was read is here. What it writes is sent with the read's end.
+  /// The read input has arrived. Output is sent at the end of the read.
   func goOnInRead(isTurn: Bool = false) {
     output.isInRead = true
     goOn(isTurn: isTurn)

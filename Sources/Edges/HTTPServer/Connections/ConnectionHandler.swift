@@ -19,18 +19,18 @@ final class ConnectionHandler: ChannelInboundHandler {
     case streaming(HTTPRequestBody)
     /// The request is read to its end.
     case answering
-    /// The answer is written and the connection ends: what the client still sends is dropped, since closing on it would
-    /// reset the connection and might take the answer away.
+    /// The answer is written and the connection ends: further input is dropped, since closing would reset the
+    /// connection and could lose the answer.
     case ending
     case closed
   }
 
-  /// How long what a request still lacks of its body is waited for at the stop.
+  /// How long the rest of a request's body is awaited at the stop.
   private static let restOfBody = TimeAmount.seconds(1)
 
-  /// When what is over.
+  /// The end of the current limit.
   struct Times {
-    /// Of the state that it is in.
+    /// The limit of its current state.
     var since = NIODeadline.now()
     /// When the connection is closed; nil: it may take its time.
     var deadline: NIODeadline? {
@@ -40,7 +40,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     var latest: NIODeadline?
     /// When it is closed because its client does not read; nil: nothing waits for that.
     var write: NIODeadline?
-    /// What a request is answered when its answer has not begun by then.
+    /// The answer to a request that has none by then.
     var late: (due: NIODeadline, time: TimeAmount, reply: HTTPReply)?
   }
 
@@ -59,7 +59,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     var unwritten = 0
     /// The last answer is with the kernel.
     var isSent = false
-    /// What is written is sent with the end of the read that is being handled.
+    /// Output is sent at the end of the current read.
     var isInRead = false
   }
 
@@ -83,7 +83,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   }
   var exchange: HTTPExchange?
   var head: HTTPRequestHead?
-  /// Of the body of the request that is being read.
+  /// The body of the request that is being read.
   var collected = ByteBuffer()
   var response = Response()
   var times = Times()
@@ -197,9 +197,9 @@ final class ConnectionHandler: ChannelInboundHandler {
       return reply(late.reply, to: exchange)
     }
     if let write = times.write, now >= write { return close() }
-    // A client that goes ends its side before the kernel says that nobody has it.
+    // A closing client ends its side before the kernel reports that it has no owner.
     if input.hasEnded, !isStillCaller() { return close() }
-    // What it sent is here, and waits for its own answers to be read, or for its turn.
+    // Its input has arrived, and waits until its own answers are read, or for its slot.
     guard let deadline = times.deadline, now >= deadline, !hasMore else { return }
     switch state {
     case .inHead: refuse(.lateHead)

@@ -31,7 +31,7 @@ final class Connections {
     if connection.progress != .over { places.accepted(connection) }
   }
 
-  /// Ends idle connections now, and all others at last after so long.
+  /// Ends idle connections now, and all others after this time.
   func stop(within limit: Duration) -> EventLoopFuture<Void> {
     let promise = loop.makePromise(of: Void.self)
     stopped = promise

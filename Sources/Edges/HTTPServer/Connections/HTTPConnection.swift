@@ -5,9 +5,9 @@ public import NIOCore
 import NIOPosix
 import Synchronization
 
-/// One connection, from accept to its end. Nothing of it is parsed before it has a place (``begin(_:)``).
+/// One connection, from accept to its end. Nothing is parsed before it has a slot (``begin(_:)``).
 public final class HTTPConnection: Sendable {
-  /// How far its request is, from what is lost the least by closing it to what is lost the most.
+  /// The progress of its request, ordered by the loss at closing.
   public enum Progress: UInt8, Comparable {
     /// The last answer was sent, or it is closed.
     case over
@@ -16,7 +16,7 @@ public final class HTTPConnection: Sendable {
     case inHead
     /// Its head was read, and its body is being read.
     case inBody
-    /// The same, and it is passed on as it comes.
+    /// The same, and it is passed on as it arrives.
     case uploading
     /// The last answer is being sent.
     case answering
@@ -29,7 +29,7 @@ public final class HTTPConnection: Sendable {
   enum Origin: Sendable {
     case process(Caller)
     case peer(LoopbackPeer)
-    /// Nobody here has the other end: it ended, or is in another network namespace.
+    /// No process here has the other end: it ended, or is in another network namespace.
     case nobody
   }
 
@@ -110,8 +110,8 @@ public final class HTTPConnection: Sendable {
 
   // MARK: Who is at the other end. On the connection's event loop
 
-  /// The user of a TCP connection's other end, as the kernel said at accept, before a client that is in a hurry closed its
-  /// end; where it did not, as it says now. Nil: nobody has that end open.
+  /// The user of a TCP connection's other end, as the kernel reported at accept, before a fast client closed its end;
+  /// without a report, as it reports now. Nil: no process has that end open.
   public var user: UInt32? {
     if case .peer(let peer) = origin { return peer.uid }
     return Self.peer(of: channel)?.uid

@@ -2,8 +2,8 @@ import Glibc
 import NIOCore
 import NIOPosix
 
-/// Has an action run on an event loop in turn with its sockets. What a loop is asked to run, it runs before it looks at its
-/// sockets again, and so for as long as there is more of it; a signal is a socket too. Lives on its loop.
+/// Runs an action on an event loop between its sockets. A loop runs submitted work before it examines its sockets
+/// again, as long as there is more; a signal is a socket too. Used on its loop.
 final class LoopSignal: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
 

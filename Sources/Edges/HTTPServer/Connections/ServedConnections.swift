@@ -111,11 +111,11 @@ final class ServedConnections {
 
   // MARK: Turns
 
-  /// The end of the time in which this pass of the loop handles what was just read; nil: it has handled nothing.
+  /// The end of the time in which this pass of the loop handles new input; nil: none handled yet.
   private var passEnd: NIODeadline?
 
-  /// Whether there is time left in this pass of the loop. Else what was read takes its turn, as of hundreds of connections
-  /// that are ready at once one of another user may be the last.
+  /// Whether there is time left in this pass of the loop. Otherwise the input waits for its slot, since the last of
+  /// hundreds of ready connections may belong to another user.
   func hasTime() -> Bool {
     // A loop without sockets has no passes.
     guard hasSockets else { return true }

@@ -17,7 +17,7 @@ public final class HTTPExchange: Sendable {
   let channel: any Channel
   private let handler: NIOLoopBound<ConnectionHandler>
   private let state = Mutex(State())
-  /// Whether the connection ends with the answer. Used on the loop alone.
+  /// Whether the connection ends with the answer. Used only on the loop.
   private let last = Atomic(false)
 
   init(_ handler: NIOLoopBound<ConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead, _ caller: Caller?) {
@@ -32,7 +32,7 @@ public final class HTTPExchange: Sendable {
     set { last.store(newValue, ordering: .relaxed) }
   }
 
-  /// Whether somebody still waits for the answer.
+  /// Whether a client still waits for the answer.
   public var isOpen: Bool { state.withLock { $0.isOpen } }
 
   /// Runs once when it is answered, or the client hangs up; at once where that was before.
@@ -69,7 +69,7 @@ extension HTTPExchange {
 
   public func write(_ bytes: ByteBuffer) { handler.value.write(bytes, of: self) }
 
-  /// Sends what was written.
+  /// Sends the written output.
   public func flush() { handler.value.flush(self) }
 
   /// Whether the client's side takes more now.

@@ -1,6 +1,6 @@
 public import NIOCore
 
-/// A request's body as it comes in, read no faster than it is wanted. Lives on the event loop of its connection.
+/// A request's body as it arrives, read on demand. Used on the event loop of its connection.
 public final class HTTPRequestBody {
   public enum Event {
     case part(ByteBuffer)
@@ -8,14 +8,14 @@ public final class HTTPRequestBody {
     case failed(HTTPBodyError)
   }
 
-  /// Bytes, where the request says; nil: it comes in chunks.
+  /// Bytes, if the request has a length; nil: it comes in chunks.
   public let length: Int?
   private let read: () -> Void
   private var receive: ((Event) -> Void)?
-  /// What came before somebody received it.
+  /// Data that arrived before a reader.
   private var early: [Event] = []
   private var isOver = false
-  /// Bytes that are still to come, where the request says how many.
+  /// The remaining bytes, if the request has a length.
   private(set) var left: Int
   /// Something was wanted, and nothing has come since.
   private(set) var isWanted = false

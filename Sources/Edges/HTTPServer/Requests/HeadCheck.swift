@@ -22,7 +22,7 @@ struct HeadCheck {
         .init(statusCode: 421, reasonPhrase: "Misdirected Request"), error: "misdirected",
         "this is not the host that was asked for", hint: "Use 127.0.0.1 with the port.")
     }
-    // A page that a person visits could have the person's own browser ask (RFC 6454, Fetch Metadata).
+    // A page that a user visits could make the user's browser ask (RFC 6454, Fetch Metadata).
     let isBrowser =
       !servesBrowsers
       && head.headers.contains { name, _ in
@@ -57,7 +57,8 @@ struct HeadCheck {
       return HTTPReply(.badRequest, error: "bad_request", "a request has one Content-Length, in digits")
     }
     guard head.uri.hasPrefix("/") || (head.uri == "*" && head.method == .OPTIONS) else {
-      return HTTPReply(.badRequest, error: "bad_request", "the target is no path: this is no proxy for other hosts")
+      return HTTPReply(
+        .badRequest, error: "bad_request", "the target is not a path: this is not a proxy for other hosts")
     }
     if let expected = head.headers.first(name: "Expect"), expected.lowercased() != "100-continue" {
       return HTTPReply(.expectationFailed, error: "expectation_failed", "only 100-continue can be expected")

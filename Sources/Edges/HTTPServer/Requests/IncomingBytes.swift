@@ -7,7 +7,7 @@ final class IncomingBytes: ChannelInboundHandler {
   typealias InboundOut = ByteBuffer
   typealias OutboundOut = ByteBuffer
 
-  /// Of a request line, as far as it came.
+  /// The request line, as far as received.
   struct Line {
     /// Bytes at its beginning that are kept.
     static let opening = 64
@@ -34,11 +34,11 @@ final class IncomingBytes: ChannelInboundHandler {
     }
   }
 
-  /// Bytes that the frames of a body's chunks may have, beside as many as the body may.
+  /// The maximum bytes of chunk frames, in addition to the body's own maximum.
   private static let frames = 4096
 
   private let limits: HTTPServer.Limits
-  /// Nil: none. It is not read until it has a place; but of a client that sends no more the channel reads what is there.
+  /// Nil: none. It is not read until it has a slot; but the channel reads the rest of a client that sends no more.
   private var held: ByteBuffer?
   /// A part is being parsed, in which there may be more requests.
   private(set) var isParsing = false
@@ -56,7 +56,7 @@ final class IncomingBytes: ChannelInboundHandler {
   func handlerAdded(context: ChannelHandlerContext) { self.context = context }
   func handlerRemoved(context: ChannelHandlerContext) { (self.context, handler, held) = (nil, nil, nil) }
 
-  /// The connection has its place: what came goes to the handlers that were added behind this one.
+  /// The connection has its slot: its input goes to the handlers that were added after this one.
   func begin(_ handler: ConnectionHandler) {
     guard let context else { return }
     self.handler = handler
@@ -93,7 +93,7 @@ final class IncomingBytes: ChannelInboundHandler {
   /// Whether something is held.
   var hasMore: Bool { held != nil }
 
-  /// Has a part of what is held parsed.
+  /// Parses a part of the held bytes.
   ///
   /// - Parameter most: bytes.
   func parse(_ most: Int) {
@@ -106,7 +106,7 @@ final class IncomingBytes: ChannelInboundHandler {
     isParsing = false
   }
 
-  /// What was parsed is handled, not within a read.
+  /// Parsed input is handled outside a read.
   func parsed() { context?.fireChannelReadComplete() }
 
   /// Nothing that comes is looked at any more.
@@ -121,7 +121,7 @@ final class IncomingBytes: ChannelInboundHandler {
     if dropped > limits.dropped { handler?.close() }
   }
 
-  /// Whether these bytes are parsed. Where they are one read with a request before, or with the next, its own limits hold.
+  /// Whether these bytes are parsed. If they share a read with an earlier or later request, its own limits apply.
   private func admits(_ bytes: ByteBuffer, _ handler: ConnectionHandler) -> Bool {
     let count = bytes.readableBytes
     var refusal: HTTPRefusal?

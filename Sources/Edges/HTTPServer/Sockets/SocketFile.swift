@@ -31,7 +31,7 @@ final class SocketFile: Sendable {
     let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
     let descriptor = socket(AF_UNIX, kind, 0)
     guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
-    // The file gets this mode, less the umask: never more, not even for a moment. Then what the umask took.
+    // The file gets this mode, less the umask: never more, not even for a moment. Then the mode without the umask.
     let isBound =
       fchmod(descriptor, mode) == 0
       && withUnsafePointer(to: address) { address in
@@ -55,7 +55,7 @@ final class SocketFile: Sendable {
     unlink(file.path)
   }
 
-  /// Removes the socket that a process before left, and nothing else: another program may be listening there.
+  /// Removes the socket that an earlier process left, and no other: another program may be listening there.
   static func removeStale(_ path: String, on loop: any EventLoop) async throws {
     var status = stat()
     guard lstat(path, &status) == 0 else {

@@ -17,7 +17,7 @@ final class ProxyTunnel {
   private let decoder = ByteToMessageHandler(HTTPResponseDecoder(leftOverBytesStrategy: .dropBytes))
   private var channel: (any Channel)?
   private var accepted: EventLoopFuture<Void>?
-  /// The proxy has accepted: all else is between the server and this process.
+  /// The proxy has accepted: all later data are between the server and this process.
   private(set) var isOpen = false
 
   init(to server: UpstreamServer, via proxy: HTTPProxy, on loop: any EventLoop) {

@@ -20,7 +20,7 @@ final class UpstreamConnection: ChannelInboundHandler {
   private var hasAnswerBegun = false
   private var isRequestSent = false
   private var isKept = false
-  /// The answer is whole, and what it came with is not read to its end.
+  /// The answer is complete, and the rest of its read is not processed.
   private var isAnswered = false
   private var isEnding = false
   /// Since the machine started, including suspended time.
@@ -42,7 +42,7 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   func isReady(at uptime: Duration) { idleSince = uptime }
 
-  /// Where it is usable.
+  /// If it is usable.
   func begin(_ exchange: UpstreamExchange) {
     guard let context else { return }
     self.exchange = exchange
@@ -113,7 +113,7 @@ final class UpstreamConnection: ChannelInboundHandler {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    // What comes without a request, or behind its answer, is nobody's.
+    // Data without a request, or after its answer, belong to no request.
     guard let exchange else { return isEnding ? () : close() }
     switch unwrapInboundIn(data) {
     case .head(let head):
@@ -141,7 +141,7 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   func channelReadComplete(context: ChannelHandlerContext) {
     if isAnswered {
-      // Not before: what is behind the answer in what was read is no answer to the next request.
+      // Not earlier: data after the answer in the same read do not answer the next request.
       isAnswered = false
       if !isEnding { pool.free(self) }
     } else {

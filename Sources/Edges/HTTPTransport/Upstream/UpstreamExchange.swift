@@ -2,12 +2,12 @@ public import Broker
 public import NIOCore
 public import NIOHTTP1
 
-/// A request as it is sent.
+/// A request in the form for sending.
 public struct UpstreamRequest: Sendable {
   public enum Body: Sendable {
     case none
     case whole(ByteBuffer)
-    /// It is written as it comes (``UpstreamExchange/write(_:)``).
+    /// It is written as it arrives (``UpstreamExchange/write(_:)``).
     case streamed
   }
 
@@ -33,16 +33,16 @@ extension UpstreamRequest: CustomStringConvertible, CustomDebugStringConvertible
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// What comes of a request. Called on its event loop, and no more once it was cancelled.
+/// The result of a request. Called on its event loop, and never after it was cancelled.
 public protocol UpstreamReceiver: AnyObject {
   /// There is a connection: whether the request is still to be sent. Called once, or twice where it is repeated.
   func upstreamMaySend() -> Bool
-  /// The request is on its way, or more of its body can be sent. Of a body that is streamed alone.
+  /// The request was sent, or more of its body can be. Only for a streamed body.
   func upstreamTakesMore(_ exchange: UpstreamExchange)
-  /// The answer's head; interim answers are left out, but for 101.
+  /// The answer's head; interim answers are omitted, except 101.
   func upstreamBegan(_ head: HTTPResponseHead)
   func upstreamSent(_ part: ByteBuffer)
-  /// All that has come so far was handed over.
+  /// All received data were delivered.
   func upstreamPaused()
   /// The answer is whole.
   func upstreamEnded()
@@ -66,7 +66,7 @@ public final class UpstreamExchange {
     self.receiver = receiver
   }
 
-  /// Nobody waits for it any more.
+  /// No caller waits for it any more.
   var isOver: Bool { receiver == nil }
 
   // MARK: The request's body
@@ -75,7 +75,7 @@ public final class UpstreamExchange {
   public var isWritable: Bool { connection?.isWritable ?? false }
 
   public func write(_ bytes: ByteBuffer) { connection?.write(bytes) }
-  /// Sends what was written.
+  /// Sends the written output.
   public func flush() { connection?.flush() }
   /// The body is whole.
   public func endBody() { connection?.endBody() }
@@ -117,7 +117,7 @@ public final class UpstreamExchange {
     connection = nil
     let last = receiver
     receiver = nil
-    // What was sent once may have arrived.
+    // A request that was sent once may have arrived.
     last?.upstreamFailed(isRepeated ? error.lost : error)
   }
 }

@@ -22,12 +22,12 @@ final class UpstreamPool {
   private let names: NameLookups
   private let contexts: TLSContexts
   let flushes: TurnFlush
-  /// Since the machine started, also while it slept.
+  /// Since boot, including suspended time.
   let uptime: @Sendable () -> Duration
   private let loop: any EventLoop
   private var idle: [UpstreamConnection] = []
   private var waiting: Deque<UpstreamExchange> = []
-  /// Connections that are open, and those that are being made.
+  /// Open connections, and those being made.
   private var open: [ObjectIdentifier: UpstreamConnection] = [:]
   private var connecting = 0
   private var lastUse = NIODeadline.now()
@@ -59,7 +59,7 @@ final class UpstreamPool {
     connectAsNeeded()
   }
 
-  /// Once more, by a new connection: those that are kept may have ended with the one that did.
+  /// Once more, on a new connection: kept ones may have ended together.
   func `repeat`(_ exchange: UpstreamExchange) {
     exchange.isRepeated = true
     guard !isClosed else { return exchange.fail(TransportError(.lost, "the broker is ending")) }
@@ -71,7 +71,7 @@ final class UpstreamPool {
     connectAsNeeded()
   }
 
-  /// Nobody waits for it any more.
+  /// No caller waits for it any more.
   func forget(_ exchange: UpstreamExchange) { waiting.removeAll { $0 === exchange } }
 
   private func nextWaiting() -> UpstreamExchange? {
@@ -92,7 +92,7 @@ final class UpstreamPool {
     loop.execute { own.value.serve() }
   }
 
-  /// Gives idle connections to those who wait.
+  /// Assigns idle connections to waiting requests.
   private func serve() {
     while !waiting.isEmpty, let connection = idle.last {
       // `uptime` includes suspended time, in which the server's time limit ran on.
@@ -147,9 +147,9 @@ final class UpstreamPool {
     }
   }
 
-  /// Tries the addresses in their order.
+  /// Tries the addresses in order.
   ///
-  /// - Parameter first: what the first one failed with. It speaks for all.
+  /// - Parameter first: the failure of the first one, reported for all.
   private func connect(_ route: UpstreamRoute, isOneOfMany: Bool, first: TransportError?) {
     var route = route
     guard let address = route.addresses.popFirst(),
@@ -230,7 +230,7 @@ final class UpstreamPool {
 
   // MARK: Time and the end
 
-  /// Closes what is idle for long; false: there is nothing left to look after.
+  /// Closes long-idle connections; false: none left.
   func checkTime(_ now: NIODeadline) -> Bool {
     let old = idle.filter { $0.idleSince + Self.idle < uptime() }
     for connection in old { connection.close() }

@@ -5,8 +5,8 @@ import NIOCore
 import OAuth
 import Synchronization
 
-/// Requests of one event loop, and the connections that they share. What is passed on for a client is sent on the loop of
-/// the client's connection: nothing of it changes threads (decision 58).
+/// Requests of one event loop, and their shared connections. Data passed on for a client are sent on the loop of the
+/// client's connection: they never change threads (decision 58).
 public final class Upstreams {
   private let names: NameLookups
   private let contexts: TLSContexts
@@ -63,7 +63,7 @@ public final class Upstreams {
     for (server, pool) in pools { pool.proxy = new.proxy(for: server) }
   }
 
-  /// Closes what has been idle for long. By itself it does once a second.
+  /// Closes long-idle connections. Otherwise it does so once a second.
   func checkTimes() {
     let now = NIODeadline.now()
     for (server, pool) in pools where !pool.checkTime(now) { pools[server] = nil }

@@ -72,16 +72,16 @@ actor AWSRoles {
   private struct Key: Hashable {
     var cloud: String
     var role: LoopbackSettings.Cloud.Role
-    /// Whose token it was: another person's credentials are others.
+    /// The token's user: another user's credentials differ.
     var identity: JWTClaims.Identity
-    /// Another token of the same person may be worth less to STS.
+    /// Another token of the same user may have fewer rights at STS.
     var scopes: [String]
   }
 
   /// The SDKs ask again a quarter of an hour before the end.
   private static let margin: Int64 = 16 * 60
 
-  /// Seconds before the end from which they are not handed out: less where they are short anyway.
+  /// Seconds before the end from which they are not returned: fewer for a short lifetime.
   private static func margin(of role: LoopbackSettings.Cloud.Role) -> Int64 { min(margin, Int64(role.duration) / 2) }
   /// Kept at most.
   private static let most = 256
@@ -137,7 +137,7 @@ actor AWSRoles {
       return .failure(Problem(message: "the account has no provider"))
     }
     guard let url = Endpoint.url(request.url, allowInsecureHTTP: true) else {
-      return .failure(Problem(message: "sts_endpoint is no address"))
+      return .failure(Problem(message: "sts_endpoint is not a URL"))
     }
     let message = HTTPRequest(
       purpose: .resource, method: "POST", url: url,
@@ -169,7 +169,7 @@ actor AWSRoles {
   }
 }
 
-/// The claims of a token that say whose it is (RFC 7519 §4.1). Nothing is verified: STS does that.
+/// The claims of a token that identify its user (RFC 7519 §4.1). Nothing is verified: STS does that.
 enum JWTClaims {
   struct Identity: Hashable {
     var issuer: String

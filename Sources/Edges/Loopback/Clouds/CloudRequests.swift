@@ -43,7 +43,7 @@ final class CloudRequests {
     if path.hasPrefix(GoogleMetadata.prefix) {
       return .google(String(path.dropFirst(GoogleMetadata.prefix.utf8.count)))
     }
-    // google-auth looks whether the server is there by this alone.
+    // google-auth detects the server only by this.
     return path == "/" && head.headers.contains(name: GoogleMetadata.flavor) ? .google("") : nil
   }
 
@@ -109,7 +109,7 @@ final class CloudRequests {
 }
 
 extension RPCError {
-  /// With what to do next, in one line.
+  /// With the next step, in one line.
   var sentence: String {
     [message, hint ?? reason?.defaultHint].compactMap(\.self).joined(separator: ". ")
       .split { $0.isNewline }.joined(separator: " ")

@@ -8,7 +8,7 @@ enum Query {
     return values.count == parameters.count ? values : nil
   }
 
-  /// Of a path; nil where an escape is broken.
+  /// The value of a path; nil if an escape is invalid.
   static func unescaped(_ path: String) -> String? {
     guard path.contains("%") else { return path }
     return FormEncoding.decode(

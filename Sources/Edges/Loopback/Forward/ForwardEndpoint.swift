@@ -20,7 +20,7 @@ final class ForwardEndpoint {
   private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
   /// Those of the connection's loop.
   private var upstreams: Upstreams?
-  /// Where the request goes that is being read.
+  /// The destination of the request that is being read.
   private var target: ForwardTarget?
   /// That of the token that was sent last.
   private weak var latest: AuthorizedBasis?
@@ -53,7 +53,7 @@ final class ForwardEndpoint {
           .badRequest, error: "bad_request", "the path has steps upwards, or is too long",
           hint: "Write it without \"..\", in 8,000 bytes at most."))
     }
-    // The parser puts this in the place of bytes that are no UTF-8, so the header would be another.
+    // The parser uses this instead of bytes that are not UTF-8, so the header would differ.
     guard !head.headers.contains(where: { $0.value.utf8.contains(0xEF) && $0.value.contains("\u{FFFD}") }) else {
       return .refuse(
         HTTPReply(
@@ -90,7 +90,7 @@ final class ForwardEndpoint {
     return known.send(request, to: receiver)
   }
 
-  /// What takes the token out of an answer.
+  /// Removes the token from an answer.
   func filter(for basis: AuthorizedBasis) -> TokenFilter {
     if latest !== basis {
       latest = basis
@@ -101,7 +101,7 @@ final class ForwardEndpoint {
 }
 
 extension HTTPReply {
-  /// An error of the broker. Never 401: clients would look for a sign-in of their own.
+  /// An error of the broker. Never 401: clients would begin their own sign-in.
   ///
   /// - Parameter refused: the provider's API returned the error.
   init(_ error: RPCError, refused: Bool = false) {

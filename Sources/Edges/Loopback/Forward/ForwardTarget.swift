@@ -4,7 +4,7 @@ import Grants
 import NIOHTTP1
 import OAuth
 
-/// Where a request below `/forward/` goes.
+/// The destination of a request below `/forward/`.
 struct ForwardTarget: Equatable {
   static let prefix = "/forward/"
 
@@ -14,7 +14,7 @@ struct ForwardTarget: Equatable {
   /// Path and query.
   var target: String
 
-  /// - Parameter uri: the request's target; nil where it is below `/forward/` and names nothing.
+  /// - Parameter uri: the request's target; nil if it is below `/forward/` and has no account.
   init?(_ uri: String) {
     guard uri.hasPrefix(Self.prefix) else { return nil }
     let rest = uri.dropFirst(Self.prefix.utf8.count)
@@ -58,12 +58,12 @@ struct ForwardTarget: Equatable {
     return false
   }
 
-  /// Where a redirect within the account's origins is followed through the broker; nil: it leads elsewhere.
+  /// The URL through the broker of a redirect within the account's origins; nil: it leads elsewhere.
   ///
   /// - Parameters:
-  ///   - location: as the server wrote it, also relative to the request's address.
+  ///   - location: as the server wrote it, possibly relative to the request's URL.
   func redirect(_ location: String, of sent: AuthorizedRequest) -> String? {
-    // What a client could read as another address than it is read here.
+    // A text that a client could read as another URL.
     guard location.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }) else { return nil }
     guard let url = URL(string: location, relativeTo: sent.request.url)?.absoluteURL else { return nil }
     let origin = HTTPRequest(purpose: .resource, method: "GET", url: url).origin

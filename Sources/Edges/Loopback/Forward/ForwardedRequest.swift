@@ -11,9 +11,9 @@ import OAuth
 /// One request on its way to a provider's API, and the answer on its way back. Lives on the event loop of its connection,
 /// which the broker's decisions leave and come back to.
 final class ForwardedRequest: UpstreamReceiver {
-  /// Bytes of an answer that is handed on as a whole.
+  /// The maximum bytes of an answer that is returned as a whole.
   private static let shortAnswer = 16 << 10
-  /// Bytes of a refusal that are read to see what was refused.
+  /// The maximum bytes of a refusal that are examined.
   private static let longestRefusal = 64 << 10
 
   /// What becomes of the answer.
@@ -22,7 +22,7 @@ final class ForwardedRequest: UpstreamReceiver {
     case none
     /// 401: the body is read for the reason.
     case refusal(HTTPResponseHead, ByteBuffer)
-    /// The broker judges the answer; what comes meanwhile is queued.
+    /// The broker judges the answer; data of this time are queued.
     case judged([Item])
     case short(HTTPResponseStatus, HTTPHeaders, ByteBuffer)
     case streamed
@@ -82,7 +82,7 @@ final class ForwardedRequest: UpstreamReceiver {
     }
   }
 
-  /// Leaves the loop for the work, and comes back with what came of it.
+  /// Leaves the loop for the work, and returns with its result.
   private func run<Output: Sendable>(
     _ work: @escaping @Sendable () async -> Output, then: @escaping (Output) -> Void
   ) {
@@ -339,12 +339,12 @@ final class ForwardedRequest: UpstreamReceiver {
       }
     }
     upstreamPaused()
-    // A streamed answer goes on only if the client takes more.
+    // A streamed answer continues only if the client accepts more.
     if case .streamed = phase, !exchange.isWritable { return }
     upstream?.resume()
   }
 
-  /// Begins to hand it on, or says what is wrong with it.
+  /// Begins to return it, or reports its fault.
   private func pass(_ answer: HTTPResponseHead) {
     guard let sent else { return }
     let status = Int(answer.status.code)
@@ -415,7 +415,7 @@ final class ForwardedRequest: UpstreamReceiver {
 
   // MARK: The end
 
-  /// It is answered, or nobody waits for the answer.
+  /// It is answered, or no client waits for the answer.
   private func stop() {
     phase = .over
     work?.cancel()

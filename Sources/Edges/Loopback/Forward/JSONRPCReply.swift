@@ -3,8 +3,8 @@ import HTTPServer
 import NIOCore
 import NIOHTTP1
 
-/// An error of the broker as the answer to a JSON-RPC request. Clients of the Model Context Protocol show such an error to
-/// the user; after an HTTP error they end the session, and after 401 they start a sign-in of their own.
+/// An error of the broker as the answer to a JSON-RPC request. Clients of the Model Context Protocol show such an error
+/// to the user; after an HTTP error they end the session, and after 401 they begin their own sign-in.
 enum JSONRPCReply {
   /// Requests of a batch that are answered.
   private static let longestBatch = 64

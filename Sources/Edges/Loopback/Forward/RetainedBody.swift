@@ -21,7 +21,7 @@ final class RetainedBody {
   private let source: HTTPRequestBody
   private let budget: RetainedBytes
   private let share: Share
-  /// What is counted in the budget.
+  /// The amount counted in the budget.
   private var counted = 0
   /// From the part number `offset` on.
   private var parts: [ByteBuffer] = []
@@ -44,14 +44,14 @@ final class RetainedBody {
   /// - Parameter action: called each time more has come that was wanted.
   func onMore(_ action: @escaping () -> Void) { cameMore = action }
 
-  /// Has ``next()`` begin with the first part again; false where more came than was kept.
+  /// Makes ``next()`` begin with the first part again; false if more arrived than was kept.
   func rewind() -> Bool {
     guard index == 0 || isReplayable else { return false }
     index = 0
     return true
   }
 
-  /// What is sent next; nil: it has not come.
+  /// The next part to send; nil: not received yet.
   func next() -> Next? {
     guard index < offset + parts.count else { return end }
     let part = parts[index - offset]
@@ -65,7 +65,7 @@ final class RetainedBody {
 
   func want() { source.want() }
 
-  /// All of it once it has come, where it is no longer than what is kept.
+  /// The complete body, if it is not longer than the kept maximum.
   var whole: [UInt8]? {
     guard case .end? = end, isReplayable else { return nil }
     return parts.flatMap { Array($0.readableBytesView) }

@@ -19,6 +19,6 @@ final class RetainedBytes: Sendable {
     budget.withLock { $0.giveBack(count, of: share) }
   }
 
-  /// What all but root and the broker's own user keep.
+  /// The total of all holders except root and the broker's own user.
   var used: Int { budget.withLock { $0.used } }
 }

@@ -9,13 +9,13 @@ struct TokenFilter {
   /// The last bytes received, if they could be the beginning of a secret.
   private var held: [UInt8] = []
 
-  /// - Parameter secrets: as they are sent; each is searched for in all its forms (``SecretForms``).
+  /// - Parameter secrets: as sent; each is searched in all its forms (``SecretForms``).
   init(_ secrets: [String]) {
     let patterns = Set(secrets.filter { $0.utf8.count >= 8 }.flatMap(SecretForms.of))
     self.patterns = patterns.sorted { $0.count > $1.count }
   }
 
-  /// What can be handed on of what has come; nothing where all may be the beginning of a secret.
+  /// The part that can be returned; empty if all of it may begin a secret.
   mutating func pass(_ part: ByteBuffer) -> ByteBuffer? {
     guard !patterns.isEmpty, !held.isEmpty || part.withUnsafeReadableBytes(isSuspect) else { return part }
     var bytes = held + Array(part.readableBytesView)

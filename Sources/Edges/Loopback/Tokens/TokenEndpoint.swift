@@ -50,7 +50,7 @@ final class TokenEndpoint {
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
     do throws(TokenRefusal) {
       guard let form = String(validating: body.readableBytesView, as: UTF8.self) else {
-        throw TokenRefusal(.invalidRequest, "the body is no application/x-www-form-urlencoded text")
+        throw TokenRefusal(.invalidRequest, "the body is not application/x-www-form-urlencoded text")
       }
       let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
       let wish = try wish(request)
@@ -64,7 +64,7 @@ final class TokenEndpoint {
     }
   }
 
-  /// What a handle means. An account's own name is a handle too.
+  /// The meaning of a handle. An account's own name is a handle too.
   private func wish(_ request: TokenRequest) throws(TokenRefusal) -> TokenGet.Params {
     guard let handle = application.settings.handles.first(where: { $0.name == request.handle }) else {
       guard AccountName(rawValue: request.handle) != nil else {

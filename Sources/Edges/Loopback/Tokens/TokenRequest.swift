@@ -4,7 +4,8 @@ import OAuth
 
 /// A request to the token endpoint, as far as it matters here: which account is meant, and for what.
 struct TokenRequest: Equatable {
-  /// The client id, or the refresh token: whichever the grant is by. The kernel identifies the caller, so there is no secret.
+  /// The client id, or the refresh token, depending on the grant type. The kernel identifies the caller, so it is not
+  /// secret.
   var handle: String
   /// Nil: the client did not say.
   var scopes: [String]?
@@ -49,10 +50,10 @@ extension TokenRequest {
   /// The most that a request's body may have, in bytes.
   static let longestBody = 16 << 10
 
-  /// - Parameter authorization: the header, where there is one (RFC 6749 §2.3.1).
+  /// - Parameter authorization: the header, if any (RFC 6749 §2.3.1).
   init(form: String, authorization: String?) throws(TokenRefusal) {
     guard let parameters = FormEncoding.decode(form) else {
-      throw TokenRefusal(.invalidRequest, "the body is no application/x-www-form-urlencoded text")
+      throw TokenRefusal(.invalidRequest, "the body is not application/x-www-form-urlencoded text")
     }
     func value(_ name: String) throws(TokenRefusal) -> String? {
       let values = parameters.filter { $0.name == name }.map(\.value)

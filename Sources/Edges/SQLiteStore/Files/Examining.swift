@@ -58,7 +58,7 @@ extension SQLiteStore {
     guard let file = key.file, !file.has(key) else { return nil }
     do throws(SealingError) {
       if let place = try file.keep(key, inside: opening.folder.path, restores: true) {
-        return "\(file.path) was removed or replaced: the key is in \(place) again; where it is kept elsewhere now, "
+        return "\(file.path) was removed or replaced: the key is in \(place) again; if it is kept elsewhere now, "
           + "restart grantd with that and remove the file"
       }
       return "\(file.path) is missing: put it back before grantd is restarted, or change the key with: "

@@ -58,7 +58,7 @@ extension SQLiteStore {
       detail = StoreError(error).message
     }
     return
-      "the new key is in memory alone: keep grantd running, see to \(file.path), and rotate the key again: \(detail)"
+      "the new key is only in memory: keep grantd running, correct \(file.path), and rotate the key again: \(detail)"
   }
 
   /// As for a commit: looked at before and after, because what is written into a file that is gone is not saved.

@@ -16,7 +16,7 @@ final class LineQueue: Sendable {
     var parsed: Budget.Limits
     /// Bytes of unanswered lines of one connection, unless it is one line.
     var perConnection: Int
-    /// Of a line that is not read to its end.
+    /// For a line that is not read to its end.
     var longest: Int
   }
 
@@ -28,7 +28,7 @@ final class LineQueue: Sendable {
     var isLate = false
   }
 
-  /// What a line is counted as, besides its bytes: a task, and its place in the queue.
+  /// The cost of a line in addition to its bytes: a task, and its slot in the queue.
   static let overhead = 512
   /// A parsed value with its share of the array, object or text that it is in.
   static let bytesPerValue = 64
@@ -75,8 +75,8 @@ final class LineQueue: Sendable {
   }
 
   /// - Parameters:
-  ///   - isLate: the line was held back.
-  ///   - reserved: what was reserved for the line; 0 afterwards.
+  ///   - isLate: the line was delayed.
+  ///   - reserved: the amount reserved for the line; 0 afterwards.
   func add(
     _ line: UnsafeRawBufferPointer, of connection: Connection, isLate: Bool = false, reserved: inout Int
   ) -> Admission {
@@ -109,7 +109,7 @@ final class LineQueue: Sendable {
     return .taken
   }
 
-  /// What was reserved for a line that is not whole yet, so that it can be read to its end; 0: the connection is resumed when
+  /// The amount reserved for an unfinished line, so that it can be read to its end; 0: the connection is resumed when
   /// there is room.
   func reserve(for connection: Connection) -> Int {
     let amount = limits.longest + Self.overhead
@@ -128,7 +128,7 @@ final class LineQueue: Sendable {
     for connection in resumed { connection.roomCame() }
   }
 
-  /// A connection was resumed and has taken what it wanted: the next one has its turn.
+  /// A resumed connection has taken its amount: the next one continues.
   func passOn(_ share: Share) { giveBack(0, of: share) }
 
   /// The connection ends.
@@ -142,7 +142,7 @@ final class LineQueue: Sendable {
 
   // MARK: for the workers
 
-  /// Whether one more worker is to be started; it is counted.
+  /// Whether another worker must start; it is counted.
   func takeWorker() -> Bool {
     state.withLock { state in
       guard state.workers < workers, !(state.named.isEmpty && state.unnamed.isEmpty) else { return false }
@@ -151,9 +151,9 @@ final class LineQueue: Sendable {
     }
   }
 
-  /// The line whose turn it is; nil: the worker ends.
+  /// The next line; nil: the worker ends.
   ///
-  /// - Parameter done: what the worker has done.
+  /// - Parameter done: the worker's finished work.
   func next(after done: Line?) -> Line? {
     state.withLock { state in
       if done?.connection.share.isUnnamed == true { state.unnamedWorkers -= 1 }
@@ -164,8 +164,8 @@ final class LineQueue: Sendable {
     }
   }
 
-  /// The memory that a parsed line takes until it is answered. It is counted also where it is too much: then no other line of
-  /// the holder is parsed before that.
+  /// The memory of a parsed line until its answer. It is counted even if it is too much: then no other line of the
+  /// holder is parsed earlier.
   static func parsed(_ line: Line, values: Int) -> Int { line.charge + values * bytesPerValue }
 
   func begin(parsed bytes: Int, of share: Share) { state.withLock { $0.parsed.add(bytes, for: share) } }
@@ -233,7 +233,7 @@ extension LineQueue.State {
 
   /// One line at least is worked on for each holder, and for all callers without a rule.
   private func mayBeParsed(_ share: Share) -> Bool {
-    // One worker at most is theirs, so that there is another for everybody else.
+    // At most one worker is theirs, so that another remains for all others.
     if share.isUnnamed, unnamedWorkers > 0 { return false }
     let own = share.isUnnamed ? parsed.usedByUnnamed : parsed.count(of: share)
     return own == 0 || parsed.shortage(of: 1, for: share) == nil

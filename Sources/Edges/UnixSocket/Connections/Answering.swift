@@ -12,7 +12,7 @@ final class Answering: Sendable {
   private static let unread = RPCError(
     .overloaded, "too many replies are unread", hint: "Read the replies of your connections, then ask again.")
 
-  /// Of a line that is no request. If it was read late, that is told instead.
+  /// For an invalid line. If it was read late, the delay is reported instead.
   private static func refusal(_ error: RPCError, _ line: LineQueue.Line) -> RPCError {
     guard line.isLate else { return error }
     return RPCError(
@@ -65,8 +65,8 @@ final class Answering: Sendable {
     }
   }
 
-  /// Parses it, and runs what it asks for until that waits: what is refused is answered here, and its values are gone before
-  /// the next line is parsed.
+  /// Parses it, and runs its requests until they wait: refusals are answered here, and its values are freed before the
+  /// next line is parsed.
   private func answer(_ line: LineQueue.Line) {
     let connection = line.connection
     guard connection.isOpen else { return end(line) { connection.finish(nil, places: 1) { [] } } }

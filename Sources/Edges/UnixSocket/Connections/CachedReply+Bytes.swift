@@ -5,7 +5,7 @@ extension ByteBuffer {
   private static let opening: StaticString = #"{"jsonrpc":"2.0","id":"#
   private static let result: StaticString = #","result":"#
   private static let closing: StaticString = "}\n"
-  /// Of an `Int64`, with its sign.
+  /// An `Int64` with its sign.
   private static let digits = 20
 
   /// The reply as ``RPCReply`` would write it, with the id as the client wrote it.

@@ -16,7 +16,7 @@ public final class Connection: Session {
     var unread = 0
     /// Bytes of the outbox and unread ones, as the table counts them for the holder.
     var counted = 0
-    /// How many of them are of errors in the place of results.
+    /// How many of them belong to errors instead of results.
     var replaced = 0
     var isOverflown = false
     var hasLeft = false
@@ -28,7 +28,7 @@ public final class Connection: Session {
     var onClose: [@Sendable () -> Void] = []
   }
 
-  /// What is to be written at the loop's next turn.
+  /// The output of the loop's next iteration.
   struct Outbox: Sendable {
     var pieces = Pieces()
     /// How many of the bytes are notifications.
@@ -69,7 +69,7 @@ public final class Connection: Session {
 
   var unansweredBytes: Int { unanswered.load(ordering: .relaxed) }
 
-  /// Whether anybody can be answered.
+  /// Whether answers can be sent.
   var isOpen: Bool { state.withLock { $0.isOpen } }
 
   /// Whether the client has said anything yet.
@@ -196,7 +196,7 @@ public final class Connection: Session {
     }
   }
 
-  /// So many bytes wait for the client to read.
+  /// The bytes that wait for the client to read.
   func waits(_ bytes: Int) {
     let (change, replaced) = state.withLock { state in
       state.unread = bytes

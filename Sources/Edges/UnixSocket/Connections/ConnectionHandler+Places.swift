@@ -5,12 +5,11 @@ import Listening
 import Logging
 import NIOCore
 
-/// Who gets a place, who loses one, and what those are told who have none.
+/// The assignment of slots, evictions, and the messages for refused clients.
 extension ConnectionHandler {
-  /// Nil, or which limit is reached: of connections, or of what the holder may send, as each connection costs as much as a
-  /// line.
+  /// Nil, or the reached limit: of connections, or of the holder's rate, as each connection costs as much as a line.
   ///
-  /// - Parameter user: of whom a refusal is remembered.
+  /// - Parameter user: the user of a remembered refusal.
   func takePlace(remembering user: UInt32) -> String? {
     let now = NIODeadline.now()
     pace = loop.paces.pace(of: share, at: now)
@@ -27,7 +26,7 @@ extension ConnectionHandler {
     return why
   }
 
-  /// A refusal of a unit says nothing of the same user's other units.
+  /// A refusal of a unit does not concern the same user's other units.
   private func remember(_ user: UInt32, _ why: String, until: NIODeadline) {
     if share.holder == .user(user) { table.remember(user, share, why, until: until) }
   }
@@ -142,7 +141,7 @@ extension ConnectionHandler {
   /// Bytes of a refused client that are read at most.
   static let absorbed = 1024 * 1024
 
-  /// What a refused client sends.
+  /// The input of a refused client.
   func absorb() {
     let (count, _) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 { absorbing = absorbing.map { $0 - count } }

@@ -4,10 +4,10 @@ import Listening
 import Logging
 import NIOCore
 
-// Lines are read, and answered at once or handed on.
+// Lines are read, and answered at once or passed on.
 extension ConnectionHandler {
   func read() {
-    // What is thrown away has its price too.
+    // Discarded input has a cost too.
     if framer.isDiscarding, mustWait() { return watch() }
     let limit = reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
     let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: mayReceiveDescriptors)
@@ -21,8 +21,8 @@ extension ConnectionHandler {
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
       if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
     } else if errno == EPERM, mayReceiveDescriptors {
-      // It is not read on: what comes next has the descriptor. What was asked before is answered.
-      let error = RPCError.invalidRequest("a connection takes no descriptors: send the request alone")
+      // It is not read further: the next data have the descriptor. Earlier requests are answered.
+      let error = RPCError.invalidRequest("a connection accepts no descriptors: send only the request")
       outgoing.write(RPCReply.failure(.null, error).line())
       isRefusingInput = true
     } else if errno != EAGAIN {
@@ -32,7 +32,7 @@ extension ConnectionHandler {
     catchUp()
   }
 
-  /// It is closed when what it has asked is answered.
+  /// It is closed after its requests are answered.
   var takesNoMore: Bool { hasInputEnded || isRefusingInput }
 
   /// Too much is unanswered or unread by the client: nothing more is taken from it.
@@ -41,13 +41,13 @@ extension ConnectionHandler {
     return connection.running >= limits.requestsInFlight
   }
 
-  /// Whether the client has to finish a line that is read as it comes.
+  /// Whether the client must finish a line that is read as it arrives.
   var isInsideLine: Bool { framer.isInsideLine && !isFull && !isRefusingInput }
 
-  /// It has taken its lines of this turn, and goes on in the next.
+  /// It has used its lines of this iteration, and continues in the next.
   var isResuming: Bool { framer.isStopped && !isFull }
 
-  /// - Parameter received: nil: of what is left.
+  /// - Parameter received: nil: for the remaining data.
   func takeLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, !isClosing else { return }
     beginTurn()
@@ -65,7 +65,7 @@ extension ConnectionHandler {
         hasAsked = true
         isLate = false
         pace?.spend(requests: 1, bytes: limits.line)
-        // It cannot be told whether it was JSON.
+        // It is unknown whether it was JSON.
         isRefusingInput = isRefusingInput || isFirst
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
@@ -151,7 +151,8 @@ extension ConnectionHandler {
   private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return .nothing }
     if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
-      // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
+      // A program that can be made to send a request of another protocol, such as HTTP, may also send chosen lines
+      // after it.
       isRefusingInput = true
       let error = RPCError.parseError("the first line does not begin with { or [: the connection is closed")
       outgoing.write(RPCReply.failure(.null, error).line())

@@ -3,7 +3,7 @@ import Callers
 import Logging
 
 extension ConnectionHandler {
-  /// What all connections share.
+  /// The data that all connections share.
   final class Shared: Sendable {
     let dispatcher: any Dispatcher
     let answering: Answering

@@ -27,7 +27,7 @@ extension ConnectionHandler {
     if hasRoom, heldBack != .untilRoom { shared.answering.passOn(connection.share) }
   }
 
-  /// Sends what was answered, goes on where it was held up, and waits for what comes next.
+  /// Sends answers, continues where it was delayed, and waits for input.
   func catchUp() {
     beginTurn()
     send()
@@ -92,8 +92,8 @@ extension ConnectionHandler {
     lingering = loop.timers.add(at: .now() + TimeAmount(limit)) { [weak self] _ in self?.close() }
   }
 
-  /// The server has drained. From now on the client can send nothing more, and learns so at once; what it has sent
-  /// before is still answered: the input ends behind it.
+  /// The server has drained. From now on the client cannot send, and learns that at once; its earlier input is still
+  /// answered: the input ends after it.
   func finish() {
     guard !isClosing else { return }
     sendOutbox()

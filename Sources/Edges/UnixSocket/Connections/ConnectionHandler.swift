@@ -6,8 +6,8 @@ import Listening
 import Logging
 import NIOCore
 
-/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line waits
-/// in the queue of ``Answering``. What a turn answers is sent in one piece.
+/// One connection on the loop. A plain cached `token.get` is answered here, in the iteration that read it; every other
+/// line waits in the queue of ``Answering``. The answers of an iteration are sent in one piece.
 final class ConnectionHandler {
   /// Lines taken in one turn, blank ones too.
   static let linesPerTurn = 256
@@ -27,7 +27,7 @@ final class ConnectionHandler {
   let loop: SocketLoop
   let shared: Shared
 
-  // One loop alone has them: what the runtime would check with each request cannot happen.
+  // Used by only one loop: the runtime's check on each request cannot fail.
   @exclusivity(unchecked) var connection: Connection?
   @exclusivity(unchecked) var tokens: (any CachedTokens)?
   @exclusivity(unchecked) var framer: LineFramer
@@ -60,7 +60,7 @@ final class ConnectionHandler {
   /// stayed unread, its next write would fail (unix(7)).
   var absorbing: Int?
   var lingering: UInt64?
-  /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
+  /// The unread bytes of the client, as the connection knows them; nil: it must be informed.
   var waiting: Int? = 0
 
   enum HeldBack {
@@ -131,7 +131,7 @@ final class ConnectionHandler {
     SocketLoop.awaitDescriptors(on: socket)
   }
 
-  /// The descriptor is closed last, so that its number is nobody else's before.
+  /// The descriptor is closed last, so that its number is not reused earlier.
   func close() {
     guard isOpen else { return }
     isOpen = false
@@ -152,7 +152,7 @@ final class ConnectionHandler {
     }
   }
 
-  /// What is kept for the connection's lines, and its place among those that wait for room.
+  /// The reserved amount of the connection's lines, and its slot among those that wait for room.
   func releaseMemory() {
     guard let connection else { return }
     pace?.connections -= 1

@@ -1,7 +1,7 @@
 import Glibc
 import NIOCore
 
-/// Cuts what was received into lines, wherever the reads fall, without copying one that came whole.
+/// Cuts input into lines at any read boundaries, without copying a complete one.
 struct LineFramer {
   enum Frame {
     /// A line without its newline; valid only during the call.
@@ -43,8 +43,8 @@ struct LineFramer {
   /// Bytes that are kept.
   var kept: Int { buffer.readableBytes }
 
-  /// Hands over the whole lines in order, until none is left or `take` wants no more: those that are left from earlier,
-  /// and then those of what was received. What is left now is copied.
+  /// Passes the complete lines in order, until none is left or `take` refuses: first the earlier ones, then the new
+  /// ones. The rest is copied.
   mutating func takeLines(of received: UnsafeRawBufferPointer? = nil, _ take: (Frame) -> Verdict) {
     if let received, buffer.readableBytes == 0 {
       let taken = cut(received, take)

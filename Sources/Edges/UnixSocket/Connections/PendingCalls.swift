@@ -13,7 +13,7 @@ final class PendingCalls: Sendable {
 
   private let state = Mutex(State())
 
-  /// What `work` returns, or the error of ``answerAll(_:)`` if that comes first; then `work` goes on unheard.
+  /// The result of `work`, or the error of ``answerAll(_:)`` if that comes first; then the result of `work` is ignored.
   func answer(_ work: @escaping @Sendable () async -> Result<JSON, RPCError>) async -> Result<JSON, RPCError> {
     await withCheckedContinuation { waiter in
       guard let key = add(waiter) else { return }

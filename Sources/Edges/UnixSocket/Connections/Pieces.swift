@@ -1,7 +1,7 @@
 import BrokerAPI
 import NIOCore
 
-/// Bytes that wait, in pieces: large ones as they came, since copying megabytes would hold up the loop; small ones together,
+/// Waiting bytes in pieces: large ones unchanged, since copying megabytes would block the loop; small ones combined,
 /// since many of them would cost several times their size.
 struct Pieces: Sendable {
   /// Small pieces are put together to so much.

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// The connections that ask for credentials, on the loop that serves them. While there are as many as may be, the next
-/// ones wait in the kernel: nobody is refused for the others' sake.
+/// The connections for credentials, on their loop. At the limit the next ones wait in the kernel: none is refused
+/// because of others.
 final class CredentialConnectionTable {
   private let limit: Int
   private(set) var connections: [ObjectIdentifier: CredentialHandler] = [:]
-  /// Of those who are not the manager.
+  /// For those that are not the manager.
   var refusals = Refusals()
   /// Listening sockets that would accept.
   private var held: [ChannelHandlerContext] = []

@@ -4,8 +4,8 @@ import Glibc
 import Logging
 import NIOCore
 
-/// One connection that asks for one credential. It sends nothing; its name and who it is say everything. It gets the
-/// credential and the end, or what makes systemd refuse to start the unit.
+/// One connection for one credential. It sends nothing; its name and its process are the request. It gets the
+/// credential and the end, or the data that make systemd refuse to start the unit.
 final class CredentialHandler: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
@@ -16,8 +16,8 @@ final class CredentialHandler: ChannelInboundHandler {
     case answered
   }
 
-  /// systemd takes an end without data for an empty credential, and half of one for a whole: only what is too large for
-  /// it, 1 MiB, keeps the unit from being started.
+  /// systemd takes an end without data for an empty credential, and half of one for a whole: only a value above its
+  /// limit of 1 MiB prevents the unit's start.
   static let refusal: ByteBuffer = {
     let line = "grantd refused this credential: its journal says why\n"
     return ByteBuffer(string: String(repeating: line, count: (1 << 20) / line.utf8.count + 1024))
@@ -31,7 +31,7 @@ final class CredentialHandler: ChannelInboundHandler {
   private let waiting: CredentialServer.Waiting?
   private let onWithheld: @Sendable (CredentialWithheld) -> Void
   private let logger: Logger
-  /// Makes whoever holds a copy of the connection let go of it; nil: nobody does.
+  /// Makes the holder of a copy of the connection release it; nil: none.
   private var letGo: (@Sendable () -> Void)?
 
   private var context: ChannelHandlerContext?
@@ -40,7 +40,7 @@ final class CredentialHandler: ChannelInboundHandler {
   /// Whether the source has still to answer.
   private var isAsking = false
   private(set) var hasEnded = false
-  /// Whether it has still to be told what there is for it.
+  /// Whether its value must still be requested.
   var isWaiting: Bool { if case .asking = state { true } else { false } }
 
   init(
@@ -106,7 +106,7 @@ final class CredentialHandler: ChannelInboundHandler {
     hasEnded = true
     letGo?()
     letGo = nil
-    // Hanging up gives nobody more than their share: it counts until the source has answered.
+    // Closing early gives no caller more than its share: it counts until the source has answered.
     if !isAsking { table.leave(self) }
   }
 
@@ -149,12 +149,12 @@ final class CredentialHandler: ChannelInboundHandler {
     switch answer {
     case .failure(let error): refuse(.denied(error))
     case .success(let secret):
-      // To be handed to the service manager: this is what was asked for.
+      // Exposed because the service manager gets it.
       let bytes = ByteBuffer(string: secret.exposed)
       guard (1..<Self.tooLarge).contains(bytes.readableBytes) else {
         return refuse(.unusable(bytes: bytes.readableBytes))
       }
-      // A descriptor can be handed on: what was verified is the process, not whoever holds the other end now.
+      // A descriptor can be passed on: the process was verified, not the current holder of the other end.
       guard peer?.isAlive == true else { return refuse(.ended) }
       send(bytes, within: limits.write)
     }
@@ -187,7 +187,7 @@ final class CredentialHandler: ChannelInboundHandler {
     context.writeAndFlush(wrapOutboundOut(bytes), promise: written)
   }
 
-  /// The other end hears of the end at once, also where somebody else still holds the connection.
+  /// The other end sees the end at once, even if another process still holds the connection.
   private func endOutput() {
     guard letGo != nil else { return }
     _ = try? context?.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(

@@ -1,11 +1,11 @@
 import BrokerAPI
 
-/// How systemd names its end of the connection when it fetches a credential: the abstract address (unix(7)) of a zero
+/// systemd's name for its end of the connection when it fetches a credential: the abstract address (unix(7)) of a zero
 /// byte, a random number in hexadecimal, `/unit/`, the unit, `/`, the credential's id (systemd.exec(5)).
 ///
-/// Anybody can bind such an address: it says what is wanted, and proves nothing.
+/// Any process can bind such an address: it names the wanted value, and proves nothing.
 struct CredentialName: Hashable {
-  /// As the unit is called, which is how its control group is called: what is escaped in it stays so.
+  /// The unit's name, which is its control group's name: escapes stay unchanged.
   var unit: String
   var id: String
 

@@ -20,8 +20,8 @@ extension CredentialServer.Manager {
     }
   }
 
-  /// The request, if it is this manager's: the name is believed only of a process of the manager's user in the control
-  /// group of the very unit, since only the manager starts processes of its own there.
+  /// The request, if it is this manager's: the name is believed only from a process of the manager's user in the unit's
+  /// own control group, since only the manager starts its processes there.
   func request(_ name: CredentialName?, from caller: Caller) throws(CredentialRefusal) -> CredentialRequest {
     guard let name else { throw .unnamed }
     guard caller.uid == uid else { throw .foreignUser(caller.uid) }
@@ -29,7 +29,8 @@ extension CredentialServer.Manager {
     let found: String
     switch self {
     case .system:
-      // `user@.service` itself may be put where its manager will be; all else below it is the user's, whatever its name.
+      // `user@.service` itself may be in its manager's future group; all else below it belongs to the user, under any
+      // name.
       let isUsers = caller.userUnit != nil && caller.userUnit != "init.scope"
       guard !isUsers else { throw .otherUnit(found: "\(unit)/\(caller.userUnit ?? "")") }
       found = unit
@@ -42,7 +43,7 @@ extension CredentialServer.Manager {
   }
 }
 
-/// The process at the other end of a connection, and what it says that it wants.
+/// The process at the other end of a connection, and its claimed request.
 final class CredentialPeer {
   private let peer: Peer
   let name: CredentialName?
@@ -53,7 +54,7 @@ final class CredentialPeer {
     name = Self.name(of: socket)
   }
 
-  /// Whose credential the other end asks for, by its own word; nil where it does not speak as systemd does.
+  /// The credential that the other end claims to need; nil if it does not use systemd's form.
   static func name(of socket: Int32) -> CredentialName? {
     var address = sockaddr_un()
     var length = socklen_t(MemoryLayout<sockaddr_un>.size)
@@ -63,7 +64,7 @@ final class CredentialPeer {
     return code == 0 ? name(address, length: Int(length)) : nil
   }
 
-  /// The same, of what it is bound to as the kernel tells it; nil where it is bound to nothing.
+  /// The same from its bound address as the kernel reports it; nil if it is unbound.
   static func name(_ address: sockaddr_un, length: Int) -> CredentialName? {
     let head = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 0
     guard length > head, length <= MemoryLayout<sockaddr_un>.size, address.sun_family == sa_family_t(AF_UNIX) else {

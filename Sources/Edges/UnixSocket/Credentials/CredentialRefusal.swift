@@ -1,17 +1,17 @@
 import BrokerAPI
 import Glibc
 
-/// Why a connection gets no credential. Each says what a person can do.
+/// Why a connection gets no credential. Each has the user's next step.
 enum CredentialRefusal: Error, Equatable {
   /// The other end has no name as systemd gives it.
   case unnamed
   /// Not the manager's user.
   case foreignUser(UInt32)
-  /// Its control group could not be read, or is no unit's.
+  /// Its control group could not be read, or does not belong to a unit.
   case unknownUnit
   /// It says that it asks for one unit, and is another's.
   case otherUnit(found: String)
-  /// The kernel does not say who it is.
+  /// The kernel does not identify it.
   case unidentified
   /// There is no descriptor or memory to ask the kernel with (errno).
   case exhausted(Int32)
@@ -28,7 +28,7 @@ enum CredentialRefusal: Error, Equatable {
   /// The broker ends.
   case stopping
 
-  /// What kind it is, where it is not the source's own answer.
+  /// Its kind, if it is not the source's own answer.
   var cause: CredentialWithheld.Cause? {
     switch self {
     case .unnamed, .foreignUser, .unknownUnit, .otherUnit, .unidentified, .talked: .foreign
@@ -37,7 +37,7 @@ enum CredentialRefusal: Error, Equatable {
     }
   }
 
-  /// Whether somebody asks who is not the manager.
+  /// Whether the client is not the manager.
   var isForeign: Bool { cause == .foreign }
 
   var reason: String {

@@ -7,11 +7,11 @@ public import NIOCore
 import NIOPosix
 import Synchronization
 
-/// The socket that `LoadCredential=` of other units reads (systemd.exec(5)): the service manager connects for a unit that
-/// it starts, and reads to the end. Whoever else connects, and whoever the source has nothing for, gets what systemd
-/// refuses, so that no unit starts with an empty credential.
+/// The socket for `LoadCredential=` of other units (systemd.exec(5)): the service manager connects for a unit that it
+/// starts, and reads to the end. Any other client, and a unit without a value, gets data that systemd refuses, so that
+/// no unit starts with an empty credential.
 public final class CredentialServer: Sendable {
-  /// What a connection may cost.
+  /// The limits of a connection.
   public struct Limits: Sendable, Equatable {
     /// Connections at once; the next ones wait in the kernel.
     public var connections = 256
@@ -20,7 +20,7 @@ public final class CredentialServer: Sendable {
     /// For the manager to read it: longer than 90 s, after which the reader was ended by systemd, since half of a refusal
     /// would be taken for a credential.
     public var write = Duration.seconds(120)
-    /// The same for those who are not the manager.
+    /// The same for clients other than the manager.
     public var foreignWrite = Duration.seconds(5)
     /// Connections that the kernel keeps before they are accepted.
     public var backlog: Int32 = 512
@@ -56,11 +56,11 @@ public final class CredentialServer: Sendable {
   private let state = Mutex(State())
 
   /// - Parameters:
-  ///   - folderMode: the permissions of the socket's folder, where it has to be made. The socket's own are 0600.
-  ///   - keeper: holds the socket of a `.path` over a restart; nil: nobody does.
-  ///   - waiting: holds connections that wait, should this process end without a word; nil: nobody does.
-  ///   - onWithheld: told of each connection that got nothing without the source's knowing. On the event loop: must not
-  ///     wait.
+  ///   - folderMode: the permissions of the socket's folder, if it must be made. The socket's own are 0600.
+  ///   - keeper: holds the socket of a `.path` across a restart; nil: none.
+  ///   - waiting: holds waiting connections in case this process ends abruptly; nil: none.
+  ///   - onWithheld: called for each connection that got nothing without the source's knowledge. On the event loop:
+  ///     must not block.
   public convenience init(
     endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketServer.SocketKeeper? = nil,
     waiting: Waiting? = nil, manager: Manager, limits: Limits = Limits(), eventLoop: any EventLoop, logger: Logger,
@@ -72,7 +72,7 @@ public final class CredentialServer: Sendable {
       eventLoop: eventLoop, logger: logger, onWithheld: onWithheld, source: source)
   }
 
-  /// What is asked for, if the kernel's word of who asks bears it out.
+  /// The requested value, if the kernel confirms the client.
   typealias Judge = @Sendable (CredentialName?, Caller) throws(CredentialRefusal) -> CredentialRequest
 
   init(
@@ -123,7 +123,7 @@ public final class CredentialServer: Sendable {
     do {
       _ = try await bootstrap.withConnectedSocket(connection.descriptor).get()
     } catch {
-      logger.notice("a unit that waited for a credential is gone: \(error)")
+      logger.notice("a unit closed the connection for its credential: \(error)")
       letGo()
     }
   }
@@ -139,7 +139,7 @@ public final class CredentialServer: Sendable {
 
   private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
     let (table, limits, handler, logger) = (table, limits, handler, logger)
-    // One loop for all of them: what is asked of all at the end is asked of every one.
+    // One loop for all of them: the end reaches each of them.
     let bootstrap = ServerBootstrap(group: eventLoop)
       .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
       .serverChannelInitializer { channel in
@@ -154,8 +154,8 @@ public final class CredentialServer: Sendable {
           try channel.pipeline.syncOperations.addHandler(handler(table.value, nil))
         }
       }
-    // Closing a descriptor that a client sent may hold up the loop. Before Linux 6.16 they are taken: the socket's mode
-    // lets in its owner and root alone.
+    // Closing a descriptor that a client sent may block the loop. Before Linux 6.16 they are accepted: the socket's
+    // mode admits only its owner and root.
     _ = clinux_refuse_descriptors(socket.descriptor)
     do {
       let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
@@ -171,8 +171,8 @@ public final class CredentialServer: Sendable {
     }
   }
 
-  /// Accepts no more, lets those that wait have their answer until `deadline` and refuses the others. Connections that
-  /// were not accepted stay with whoever else holds the socket. Ends soon after the deadline.
+  /// Accepts no more, waits for pending answers until `deadline` and refuses the others. Unaccepted connections stay
+  /// with the socket's holder. Ends soon after the deadline.
   public func drain(deadline: Duration) async {
     let (channels, sockets) = state.withLock { state in
       defer { (state.channels, state.sockets) = ([], []) }

@@ -1,10 +1,10 @@
 extension CredentialServer {
-  /// Whoever holds the connections of units that wait for their credential. Were they closed with a process that ends
-  /// without a word, systemd would take that for an empty credential, and start the units with it.
+  /// The holder of connections of units that wait for their credential. If they were closed with a process that ends
+  /// abruptly, systemd would take that for an empty credential, and start the units with it.
   public struct Waiting: Sendable {
-    /// What the process before left. The server owns the descriptors.
+    /// The rest of the earlier process. The server owns the descriptors.
     public var earlier: [Connection]
-    /// Gives a copy of the connection away, and tells how to make it be let go of.
+    /// Gives a copy of the connection away, with the way to release it.
     public var keep: @Sendable (Int32) -> @Sendable () -> Void
 
     public init(earlier: [Connection], keep: @escaping @Sendable (Int32) -> @Sendable () -> Void) {

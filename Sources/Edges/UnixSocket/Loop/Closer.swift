@@ -3,11 +3,11 @@ import Listening
 import Platform
 import Synchronization
 
-/// Closes sockets whose close(2) may wait, on threads of its own: those of Dispatch run Swift's tasks.
+/// Closes sockets whose close(2) may block, on separate threads: those of Dispatch run Swift's tasks.
 final class Closer: Sendable {
   /// At once; the others wait, each with the descriptor that it has.
   static let threads = 64
-  /// Of these, a holder's, and those of all callers without a rule.
+  /// Of these, one holder's, and those of all callers without a rule.
   static let threadsOfUser = 16
   static let threadsOfUnnamed = 32
 

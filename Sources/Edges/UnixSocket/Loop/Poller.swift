@@ -40,7 +40,7 @@ struct Poller: ~Copyable {
     clinux_poller_set(self.descriptor, descriptor, 0, wanted.rawValue, token.rawValue) == 0
   }
 
-  /// Until something is ready, or for so many milliseconds at most (negative: without end).
+  /// Until an event is ready, or for this number of milliseconds (negative: without end).
   func wait(milliseconds: Int32) -> UnsafeBufferPointer<clinux_ready> {
     let count = clinux_poller_wait(descriptor, ready.baseAddress, Int32(ready.count), milliseconds)
     // EINTR is handled; the other errors of epoll_wait(2) are bad arguments.

@@ -6,7 +6,7 @@ import Logging
 import NIOCore
 import Platform
 
-/// The thread that serves the socket: accepts, reads, answers what is cached and writes. It alone touches what is here;
+/// The thread that serves the socket: accepts, reads, answers cached requests and writes. Only it uses this state;
 /// other threads post to the inbox.
 ///
 /// One thread is enough: a cached token costs it a few microseconds, most of them in the kernel. With a second one each
@@ -44,7 +44,7 @@ final class SocketLoop {
   private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
-  /// Of one holder but root and the broker's own user, and of all callers without a rule.
+  /// Of one holder other than root and the broker's own user, and of all callers without a rule.
   static let absorbedPerUser = 8
   static let absorbedUnnamed = 32
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
@@ -88,10 +88,10 @@ final class SocketLoop {
   var isAcceptingPaused = false
   var refusedDescriptors = Refusals()
 
-  /// The last read, of whichever connection. An unfinished line is copied out of it.
+  /// The last read of any connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
   private var hasReceived = false
-  /// Of one connection in this turn.
+  /// Of one connection in this iteration.
   private var receivedAtMost = receivedPerTurn
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()
@@ -232,7 +232,7 @@ final class SocketLoop {
     absorbing[share] = left > 0 ? left : nil
   }
 
-  /// Those that wait for the pace go on then, one after the other.
+  /// Delayed ones continue then, one after the other.
   func resumePaced(_ pace: Pace<LoopToken>, at due: NIODeadline) {
     timers.add(at: due) { loop in
       while true {
@@ -268,7 +268,7 @@ final class SocketLoop {
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
   }
 
-  /// Ends the input of a socket, and receives what is left of it. False: descriptors are in it.
+  /// Ends the input of a socket, and receives the rest of it. False: it has descriptors.
   func emptyInput(of socket: Int32) -> Bool {
     shutdown(socket, Int32(SHUT_RD))
     hasReceived = true

@@ -3,7 +3,7 @@ import CLinux
 import Callers
 import Glibc
 
-/// What the socket's server asks the kernel. Tests answer instead.
+/// The kernel calls of the socket's server. Tests answer instead.
 struct SystemCalls: Sendable {
   /// accept4(2) of a listener, with the peer's address and its length.
   var accept: @Sendable (Int32, UnsafeMutablePointer<sockaddr_un>, UnsafeMutablePointer<UInt32>) -> Int32 = {
@@ -18,6 +18,6 @@ struct SystemCalls: Sendable {
     socket, credentials, groups throws(Peer.Failure) in
     try Peer(of: socket, credentials, groups: groups).caller
   }
-  /// Whether nobody can send a descriptor to connections that a listener gets from now on.
+  /// Whether no process can send a descriptor to later connections of a listener.
   var refuseDescriptors: @Sendable (Int32) -> Bool = { clinux_refuse_descriptors($0) == 0 }
 }

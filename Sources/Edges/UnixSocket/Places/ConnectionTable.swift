@@ -18,7 +18,7 @@ final class ConnectionTable: Sendable {
     var latestHeldBack: (what: SocketServer.Budgeted, share: Share)?
     /// Bytes that clients have not read.
     var unread: Budget
-    /// Those of errors in the place of results.
+    /// Those of errors instead of results.
     var replaced: Budget
   }
 
@@ -69,7 +69,7 @@ final class ConnectionTable: Sendable {
     }
   }
 
-  /// Whose place goes to this one; nil: nobody's, as nobody of those in its way has more.
+  /// The connection whose slot this one gets; nil: none, as no user has more.
   func largest(beside share: Share, _ shortage: Budget.Shortage) -> Holder? {
     state.withLock { $0.places.largest(beside: share, shortage) }
   }
@@ -114,7 +114,7 @@ final class ConnectionTable: Sendable {
     }
   }
 
-  /// The same for an error in the place of a result.
+  /// The same for an error instead of a result.
   func addReplaced(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
       state.count(.unreadReplies, share)
@@ -124,7 +124,7 @@ final class ConnectionTable: Sendable {
     }
   }
 
-  /// - Parameter replaced: how many of them are of errors in the place of results.
+  /// - Parameter replaced: how many of them belong to errors instead of results.
   func changeUnread(by bytes: Int, replaced: Int, of share: Share) {
     state.withLock { state in
       if bytes > 0 { state.unread.add(bytes, for: share) } else { state.unread.giveBack(-bytes, of: share) }

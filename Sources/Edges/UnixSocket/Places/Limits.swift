@@ -2,12 +2,12 @@ import BrokerAPI
 import Listening
 
 extension SocketServer {
-  /// What a client may cost the broker. Every number of the socket is here.
+  /// The costs of clients. Every number of the socket is here.
   public struct Limits: Sendable, Equatable {
     /// Bytes of one line, with its newline.
     public var line = Incoming.maximumLine
-    /// Connections of all callers but root and the broker's own user, whose own quota (``connectionsPerUser``) nobody else
-    /// can use up.
+    /// Connections of all callers except root and the broker's own user, whose own quota (``connectionsPerUser``)
+    /// others cannot use.
     public var connections = 4096
     /// Connections of one holder. A connection counts until the requests it left behind have ended too.
     public var connectionsPerUser = 1024
@@ -19,16 +19,16 @@ extension SocketServer {
     public var unansweredOfConnection = 1024 * 1024
     public var unansweredPerHolder = 8 * 1024 * 1024
     public var unanswered = 32 * 1024 * 1024
-    /// Of all budgets so much is for the callers that no rule names, together.
+    /// The total share of callers without a rule in all budgets.
     public var unnamedShare = 1.0 / 16
     /// Bytes of notifications waiting for one client to read them: beyond it it is closed.
     public var outbound = 1024 * 1024
-    /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
-    /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
+    /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and its output waits in
+    /// one piece. Small waiting pieces cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
-    /// Bytes of replies and notifications that wait for a client, beyond what the kernel takes: of one connection, of one
-    /// holder, and of all but root and the broker's own user. Beyond it a reply becomes the error `overloaded`, unless it is
-    /// the only one that waits. Where errors wait for as much again, the connection is closed.
+    /// Bytes of replies and notifications that wait for a client, beyond the kernel's buffer: of one connection, of one
+    /// holder, and of all except root and the broker's own user. Beyond it a reply becomes the error `overloaded`,
+    /// unless it is the only one that waits. If as many bytes of errors wait, the connection is closed.
     public var unsent = 1024 * 1024
     public var unsentOfUser = 8 * 1024 * 1024
     public var unsentOfAll = 64 * 1024 * 1024
@@ -74,7 +74,7 @@ extension SocketServer {
 
     var rates: PaceRates { PaceRates(requests: Double(linesPerSecond), bytes: Double(bytesPerSecond)) }
 
-    /// How often the time-outs are looked at; they are late by so much at most.
+    /// The interval of the time-out checks, which is their maximum delay.
     var tick: Duration {
       let waits = [idle, idleSubscribed, partialLine].filter { $0 > .zero }
       guard let shortest = waits.min() else { return .seconds(60) }

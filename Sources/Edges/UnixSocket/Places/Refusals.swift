@@ -1,6 +1,6 @@
 import NIOCore
 
-/// When refused connections are told of: the first at once, those that follow together, so that a storm of them does not
+/// The times of reports about refused connections: the first at once, later ones together, so that a burst does not
 /// fill the log.
 struct Refusals: Sendable {
   /// Between two lines of the log.
@@ -9,7 +9,7 @@ struct Refusals: Sendable {
   private var quietUntil = NIODeadline.uptimeNanoseconds(0)
   private var untold = 0
 
-  /// How many were refused before it and not told of, where this one is to be told of; nil: not now.
+  /// The number of unreported refusals before it, if this one must be reported; nil: not now.
   mutating func refused(at now: NIODeadline) -> Int? {
     guard now >= quietUntil else {
       untold += 1
@@ -18,7 +18,7 @@ struct Refusals: Sendable {
     return tell(at: now)
   }
 
-  /// How many were refused and not told of, once it is time to; nil: none, or not yet.
+  /// The number of unreported refusals when a report is due; nil: none, or not yet.
   mutating func due(at now: NIODeadline) -> Int? {
     untold > 0 && now >= quietUntil ? tell(at: now) : nil
   }

@@ -19,7 +19,7 @@ struct ListeningSocket: Sendable {
     return ListeningSocket(descriptor: descriptor, file: nil)
   }
 
-  /// What a process before left with whoever keeps it, where it is of this path, else bound here.
+  /// The socket that the earlier process left with its keeper, if it has this path; otherwise it is bound here.
   static func bound(
     at path: String, mode: UInt32, folderMode: UInt32, keeper: SocketServer.SocketKeeper?
   ) throws(SocketServerError) -> ListeningSocket {
@@ -31,14 +31,14 @@ struct ListeningSocket: Sendable {
     return try bound(at: path, mode: mode, folderMode: folderMode)
   }
 
-  /// Leaves a copy with whoever keeps it. The socket has to be ours and to listen; then its file stays.
+  /// Leaves a copy with the keeper. The socket must be ours and listen; then its file stays.
   func left(with keeper: SocketServer.SocketKeeper?) -> ListeningSocket {
     guard file != nil, let keeper, keeper.keep(descriptor) else { return self }
     return ListeningSocket(descriptor: descriptor, file: nil)
   }
 
-  /// Takes over what a process before bound at `path`, and gives its file `mode`; its file stays. Nil where it is another
-  /// path's, or its file is gone.
+  /// Takes over the socket that an earlier process bound at `path`, and gives its file `mode`; its file stays. Nil if
+  /// it has another path, or its file was removed.
   private static func kept(_ descriptor: Int32, at path: String, mode: UInt32) -> ListeningSocket? {
     guard clinux_is_unix_listener(descriptor) == 1, Address.path(of: descriptor) == path, File.at(path) != nil,
       chmod(path, mode) == 0
@@ -46,7 +46,8 @@ struct ListeningSocket: Sendable {
     return ListeningSocket(descriptor: descriptor, file: nil)
   }
 
-  /// Closes what a process before bound, and removes its file, which nobody else would. At `path` another may be by now.
+  /// Closes the socket of an earlier process, and removes its file, which no other program would. `path` may have
+  /// another one by then.
   private static func remove(kept descriptor: Int32, unlessAt path: String) {
     let old = Address.path(of: descriptor)
     close(descriptor)
@@ -78,7 +79,7 @@ struct ListeningSocket: Sendable {
     _ descriptor: Int32, _ path: String, _ address: Address, _ mode: UInt32
   ) throws(SocketServerError) -> File {
     // Linux gives the file the mode of the unbound socket, less the umask: it is never wider than `mode`, not even for
-    // a moment, and the process-wide umask is left alone. What the umask took is given back before listen(2).
+    // a moment, and the process-wide umask is unchanged. The mode without the umask is set before listen(2).
     guard fchmod(descriptor, mode) == 0 else { throw .cannotServe(path: path, call: "fchmod", code: errno) }
     guard address.withPointer({ Glibc.bind(descriptor, $0, $1) }) == 0 else {
       throw errno == EADDRINUSE ? .inUse(path: path) : .cannotServe(path: path, call: "bind", code: errno)
@@ -110,7 +111,7 @@ struct ListeningSocket: Sendable {
     }
   }
 
-  /// Removes what a server that was killed left behind: a socket that refuses connections.
+  /// Removes the rest of a killed server: a socket that refuses connections.
   private static func removeStale(_ path: String, _ address: Address) throws(SocketServerError) {
     var status = stat()
     guard lstat(path, &status) == 0 else {
@@ -158,7 +159,7 @@ struct Address {
     }
   }
 
-  /// Where a descriptor is bound; nil where it is no Unix socket, or has no path.
+  /// The path of a bound descriptor; nil if it is not a Unix socket, or has no path.
   static func path(of descriptor: Int32) -> String? {
     var raw = sockaddr_un()
     var length = socklen_t(MemoryLayout<sockaddr_un>.size)

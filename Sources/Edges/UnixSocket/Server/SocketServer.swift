@@ -18,10 +18,10 @@ public final class SocketServer: Sendable {
     public var endpoint: Endpoint
     /// The socket file's permissions: who may connect. 0600 for one user, 0666 where the policy decides.
     public var mode: UInt32
-    /// The permissions of the folder, where it has to be made.
+    /// The permissions of the folder, if it must be made.
     public var folderMode: UInt32
     public var limits: Limits
-    /// Holds the socket of a `.path` over a restart; nil: nobody does.
+    /// Holds the socket of a `.path` across a restart; nil: none.
     public var keeper: SocketKeeper?
 
     public init(endpoint: Endpoint, mode: UInt32 = 0o600, folderMode: UInt32 = 0o700, limits: Limits = Limits()) {
@@ -42,7 +42,7 @@ public final class SocketServer: Sendable {
   private static let drainStep = Duration.milliseconds(5)
   /// For the request of a client that was connected the moment before the end.
   private static let firstWordsGrace = Duration.milliseconds(250)
-  /// In so many turns at most the loop accepts those that wait, before a socket is closed.
+  /// The maximum number of iterations in which the loop accepts waiting connections, before a socket is closed.
   private static let acceptTurns = 64
   /// For the `shutting_down` answers to be written, after a drain's deadline.
   private static let drainGrace = Duration.milliseconds(250)
@@ -85,7 +85,7 @@ public final class SocketServer: Sendable {
   /// Open connections, and closed ones whose requests still run.
   public var connectionCount: Int { table.count }
 
-  /// What the socket has seen so far.
+  /// The socket's counts.
   public struct Figures: Sendable, Equatable {
     /// Open connections, and closed ones whose requests still run.
     public var connections: Int
@@ -101,7 +101,7 @@ public final class SocketServer: Sendable {
     public var waitingForRoom = 0
   }
 
-  /// What callers have budgets of.
+  /// The holders' budgets.
   public enum Budgeted: String, Sendable, CaseIterable {
     /// Connections that were refused.
     case connections
@@ -210,10 +210,10 @@ public final class SocketServer: Sendable {
     state.withLock { $0.sockets.append(left) }
   }
 
-  /// Stops accepting and refuses new requests with `shutting_down`. Requests in flight may finish; those that have not
-  /// after `deadline` are answered `shutting_down`. Then every connection is closed. Ends soon after the deadline.
+  /// Stops accepting and refuses new requests with `shutting_down`. Requests in flight may finish; the others are
+  /// answered `shutting_down` after `deadline`. Then every connection is closed. Ends soon after the deadline.
   ///
-  /// What a client could send before it learns of the end is answered.
+  /// Input that a client could send before it learns of the end is answered.
   public func drain(deadline: Duration) async {
     await stopAccepting()
     table.startDraining()
@@ -230,7 +230,7 @@ public final class SocketServer: Sendable {
       defer { state.sockets = [] }
       return (state.loop, state.sockets)
     }
-    // The file first: whoever binds the path next must find it gone, not ours.
+    // The file first: the next process that binds the path must find it removed.
     for socket in sockets { socket.unlinkFile() }
     // Clients that connected before that and wait in the kernel's queue are accepted: a closed socket would drop them.
     for _ in 0..<Self.acceptTurns {

@@ -6,9 +6,9 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
   case pathTooLong(path: String, limit: Int)
   /// Another server answers at the path.
   case inUse(path: String)
-  /// Something that is no socket is in the way; it is left alone.
+  /// A file that is not a socket is in the way; it is kept.
   case notASocket(path: String)
-  /// Others than root and this user could put another socket in the place of ours.
+  /// Users other than root and this user could replace the socket.
   case unsafeFolder(path: String, detail: String)
   /// A system call failed (errno).
   case cannotServe(path: String, call: String, code: Int32)
@@ -40,7 +40,7 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
     switch self {
     case .unsafeFolder(let path, _):
       "Make grantd's user the owner of \(path) with mode 0755 or stricter, or set another socket path."
-    case .inUse: "`grantctl status` asks the broker that is there; --socket names another place."
+    case .inUse: "`grantctl status` asks the existing broker; --socket names another one."
     case .pathTooLong, .notASocket, .cannotServe: "`path` in [socket] or --socket names another place."
     case .notAListener: "The unit that starts grantd has to pass stream sockets (`ListenStream=`)."
     case .alreadyStarted: "This is a fault of grantd."

@@ -48,7 +48,7 @@ struct UserinfoCommand: QuestionCommand {
     commandName: "userinfo", abstract: "Print UserInfo claims.",
     usage: "grantctl userinfo <account> [options]",
     discussion: """
-      The claims of the UserInfo endpoint (OpenID Connect Core §5.3), asked anew.
+      The current claims of the UserInfo endpoint (OpenID Connect Core §5.3).
 
       Examples:
         grantctl userinfo work

@@ -111,7 +111,7 @@ struct BackupCommand: BrokerCommand {
   }
 
   private static func exists(_ file: String) -> Failure {
-    Failure(.usage, "\(file) is there already", hints: ["Choose another name, or --force writes over it."])
+    Failure(.usage, "\(file) already exists", hints: ["Choose another name, or --force writes over it."])
   }
 
   private func report(_ made: StoreBackup.Result, _ shell: Shell) {

@@ -8,7 +8,7 @@ struct RestoreCommand: BrokerCommand {
     commandName: "restore", abstract: "Restore the accounts of a backup.",
     usage: "grantctl restore <file> [options]",
     discussion: """
-      On the same machine or another one, whatever key that one has. Accounts that are here already are kept; with \
+      On the same machine or another one, with any key. Existing accounts are kept; with \
       --replace they become those of the backup.
 
       Only one broker may go on with a grant: stop the one that the backup is of, for good, before you restore. \
@@ -59,7 +59,7 @@ struct RestoreCommand: BrokerCommand {
     describe(about, shell)
     guard moved || shell.isJSON || takesAny(of: about) else {
       let all = about.accounts == 0 ? "It has no account" : "All of them are here already"
-      return shell.terminal.say("\(all): nothing is restored. --replace takes accounts that are here as well.")
+      return shell.terminal.say("\(all): nothing is restored. --replace also restores existing accounts.")
     }
     warn(about, shell)
     if !moved {
@@ -112,7 +112,7 @@ struct RestoreCommand: BrokerCommand {
     case .bytes(let bytes, _):
       guard bytes.starts(with: Self.magic) else {
         throw Failure(
-          .usage, "\(file) is no backup of grantd", hints: ["Give a file that “grantctl backup” wrote."])
+          .usage, "\(file) is not a backup of grantd", hints: ["Give a file that “grantctl backup” wrote."])
       }
       return bytes
     }

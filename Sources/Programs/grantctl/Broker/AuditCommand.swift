@@ -73,8 +73,8 @@ struct AuditCommand: BrokerCommand {
     guard let text else { return nil }
     if let moment = TimeText.moment(text, now: shell.now, in: shell.terminal.timeZone) { return moment }
     throw Failure(
-      .usage, "\(option) \(Cell(text).text) is no time",
-      hints: ["Write 90s, 30m, 2h or 7d for so long ago, 2026-01-31, or \"2026-01-31 13:45\"."])
+      .usage, "\(option) \(Cell(text).text) is not a time",
+      hints: ["Write 90s, 30m, 2h or 7d before now, 2026-01-31, or \"2026-01-31 13:45\"."])
   }
 }
 

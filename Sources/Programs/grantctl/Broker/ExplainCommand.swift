@@ -70,7 +70,7 @@ struct ExplainCommand: BrokerCommand {
       let result = try answer.value()
       shell.terminal.say(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
       if let confirm = result.confirm {
-        shell.terminal.say("a person has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
+        shell.terminal.say("the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
       }
       if let scopes = result.scopes { shell.terminal.say(SafeText.line("scopes: \(scopes.joined(separator: " "))")) }
       await noteUnknownAccount(shell)

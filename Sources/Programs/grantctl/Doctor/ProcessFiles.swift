@@ -33,7 +33,7 @@ enum ProcessFiles {
     defer { close(descriptor) }
     var status = stat()
     guard fstat(descriptor, &status) == 0 else { return .failure(.ofKernel) }
-    guard status.st_mode & S_IFMT == S_IFREG else { return .failure(Reason(words: "it is no file")) }
+    guard status.st_mode & S_IFMT == S_IFREG else { return .failure(Reason(words: "it is not a file")) }
     guard let bytes = ProcessStreams.read(descriptor, limit: limit) else {
       return .failure(errno == EFBIG ? Reason(words: "it is longer than \(limit / 1024) KiB") : .ofKernel)
     }

@@ -73,10 +73,10 @@ struct ConfigureCommand: BrokerCommand {
   private func target(of chosen: Tool, _ shell: Shell) async throws(Failure) -> ToolTarget {
     guard named.account.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F && $0 != "'" && $0 != "\"" })
     else {
-      throw Failure(.usage, "the account's name cannot stand in a configuration")
+      throw Failure(.usage, "the account's name has characters that a configuration cannot contain")
     }
     for text in [server, user, role].compactMap({ $0 }) where !Self.isPlain(text) {
-      throw Failure(.usage, "\(SafeText.line(text)) cannot stand in a configuration")
+      throw Failure(.usage, "\(SafeText.line(text)) has characters that a configuration cannot contain")
     }
     let place = server.flatMap { Place($0) }
     switch chosen.need {

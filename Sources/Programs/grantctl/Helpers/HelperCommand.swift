@@ -8,8 +8,8 @@ struct HelperCommand: BrokerCommand {
     commandName: "helper", abstract: "Serve as a credential helper.",
     usage: "grantctl helper <name> [--account <name>] [--id-token] [<argument> ...]",
     discussion: """
-      Programs start this; docs/helpers.md and `grantctl configure` have their configuration. Which host is which \
-      account stands in ~/.config/grantd/helper.toml, for all users in /etc/grantd/helper.toml.
+      Programs start this; docs/helpers.md and `grantctl configure` have their configuration. The accounts of hosts \
+      are in ~/.config/grantd/helper.toml, for all users in /etc/grantd/helper.toml.
 
       Names: \(Protocols.names.joined(separator: ", "))
 

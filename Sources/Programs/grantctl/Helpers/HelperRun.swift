@@ -83,7 +83,7 @@ struct HelperRun {
       switch await shell.terminal.inputUntil(InputShape.limit, limit, shape.isComplete) {
       case .bytes(let bytes): input = bytes
       case .tooLong:
-        throw Problem("the input is longer than \(InputShape.limit / 1024) KiB: it is no request of \(Chosen.name)")
+        throw Problem("the input is longer than \(InputShape.limit / 1024) KiB: it is not a request of \(Chosen.name)")
       case .stopped: throw Problem("the input of \(Chosen.name) stopped before its end: run it again")
       }
     }
@@ -140,9 +140,9 @@ extension HelperRun {
   private func insecure(_ request: TokenRequest, _ place: Place, _ files: HelperFiles) -> Problem {
     let what =
       request.mayBeHTTP
-      ? "is asked for without https://, so the token might travel over http, where others can read it: "
+      ? "is requested without https://, so the token might be sent over http, readable by others: "
         + "give the program the address of the index with https://"
-      : "is asked over http, where others can read the token: use https"
+      : "is requested over http, readable by others: use https"
     return Problem(
       "\(place.name) \(what), or write allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
   }
@@ -190,12 +190,12 @@ extension HelperRun {
     }
     guard let text = kind == .idToken ? result.id_token : result.access_token else {
       throw Problem(
-        "account \(use.account) has a session, which is no token: `grantctl token \(use.account) --cookie`",
+        "account \(use.account) has a session instead of a token: `grantctl token \(use.account) --cookie`",
         isOurs: true)
     }
     guard (result.token_type ?? "Bearer").lowercased() == "bearer" else {
       throw Problem(
-        "the token of account \(use.account) is bound to a key (\(result.token_type ?? "")): a helper cannot hand it on; "
+        "the token of account \(use.account) is bound to a key (\(result.token_type ?? "")): a helper cannot return it; "
           + "`grantctl request \(use.account) GET PATH` sends a request with it", isOurs: true)
     }
     guard !text.isEmpty, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {

@@ -77,7 +77,7 @@ struct ToolFiles {
         hints: ["Take it out first, if grantd is to answer there."])
     }
     guard let merged = purpose == .write ? member.merged(into: json) : member.removed(from: json) else {
-      throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is no object")
+      throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is not an object")
     }
     // A file in which nothing changes keeps its form, and the form of before comes back.
     let backup = purpose == .undo ? try content(path + Self.backup) : nil

@@ -76,7 +76,7 @@ struct LoginCommand: BrokerCommand {
   var manual = false
   @Flag(help: "Sign in on another device, with a code that is shown here (RFC 8628).")
   var device = false
-  @Option(help: "With --device: draw a QR code. By default, where the terminal can show it.")
+  @Option(help: "With --device: draw a QR code. By default, if the terminal can show it.")
   var qr: QRWish?
   @Option(
     help: ArgumentHelp(

@@ -11,7 +11,7 @@ extension Shell {
       let params = PolicyExplain.Params(account: account, method: method)
       let answer = try? await ask(PolicyExplain.self, params, on: connect()).value()
       guard answer?.allowed == true, answer?.confirm != nil, !Task.isCancelled else { return }
-      terminal.note("Waiting for a person to allow this: \(command("approve")) (Ctrl-C gives up).")
+      terminal.note("Waiting for approval: \(command("approve")) (Ctrl-C gives up).")
     }
   }
 }

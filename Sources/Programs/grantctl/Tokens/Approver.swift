@@ -95,7 +95,7 @@ struct Approver: Sendable {
     guard !line.allSatisfy(\.isWhitespace) else { return true }
     guard let word = Approval(typed: line) else {
       terminal.note(
-        "Type y or n, with a time (1h at most) if it is to hold for the same again: “y 10m”. Enter alone leaves it.")
+        "Type y or n, with a time (at most 1h) to apply it to equal requests: “y 10m”. Enter skips it.")
       prompt(release)
       return false
     }

@@ -60,8 +60,8 @@ struct ProofCommand: BrokerCommand {
     commandName: "proof", abstract: "Create a DPoP proof (RFC 9449).",
     usage: "grantctl proof <account> <method> <url> [options]",
     discussion: """
-      For an account whose tokens are bound to a key (RFC 9449). A proof is good for one request, at once. Where the \
-      server answers 401 with a DPoP-Nonce header field, ask again with --nonce.
+      For an account whose tokens are bound to a key (RFC 9449). A proof is valid for one request, at once. If the \
+      server answers 401 with a DPoP-Nonce header field, repeat the command with --nonce.
 
       Examples:
         url=https://api.example.com/me

@@ -7,12 +7,12 @@ struct RequestCommand: BrokerCommand {
     commandName: "request", abstract: "Send an HTTP request without exposing the token.",
     usage: "grantctl request <account> <method> <url> [options]",
     discussion: """
-      The broker sends it, with the token in it, to the provider's own servers alone (api_base and api_origins of its \
-      section). A token that is refused is refreshed once. A path that begins with a slash is below api_base. Redirects \
+      The broker sends it with the token, only to the provider's own servers (api_base and api_origins of its \
+      section). A refused token is refreshed once. A path that begins with a slash is below api_base. Redirects \
       are not followed. The type of a body is not guessed: say it with --header 'Content-Type: …'.
 
-      The body goes to standard output as it came; on a terminal, without what could steer it. For HTTP 400 and more \
-      the exit status is \(ExitStatus.httpError.rawValue), as with “curl --fail-with-body”.
+      The body is written to standard output unchanged; on a terminal, without control characters. For HTTP 400 and \
+      higher the exit status is \(ExitStatus.httpError.rawValue), as with “curl --fail-with-body”.
 
       Examples:
         grantctl request work GET /me

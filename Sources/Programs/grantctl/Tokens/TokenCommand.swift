@@ -128,7 +128,7 @@ struct RefreshCommand: BrokerCommand {
     let expiry = after.expires_at.map { at in
       "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"
     }
-    let what = refreshed ? "Refreshed" : "A newer token was there already"
+    let what = refreshed ? "Refreshed" : "A newer token already existed"
     shell.terminal.say("\(what): \(Cell(named.account).text), \(expiry ?? "its expiry is not known")")
   }
 }

@@ -7,12 +7,11 @@ struct HandleURLCommand: BrokerCommand {
     commandName: "handle-url", abstract: "Handle a callback URL.",
     usage: "grantctl handle-url [<url>] [options]",
     discussion: """
-      Where a provider sends the browser to an address of an application's own scheme, such as \
-      com.example.app:/callback, the desktop starts the program that takes them. --register makes grantctl that \
-      program, for you alone; --unregister ends it.
+      If a provider sends the browser to a URL of an application's own scheme, such as com.example.app:/callback, the \
+      desktop starts the scheme's program. --register makes grantctl that program, only for you; --unregister ends it.
 
-      The address has a code in it that is good once, for the login that waits. As an argument it can be seen by other \
-      processes of this machine for a moment: the desktop has no other way. “-” reads it from standard input.
+      The URL has a code that is valid once, for the pending login. As an argument it is visible to other processes \
+      of this machine for a moment: the desktop has no other way. “-” reads it from standard input.
 
       Your own broker is asked first, then the system's, unless one is named.
 
@@ -35,7 +34,7 @@ struct HandleURLCommand: BrokerCommand {
     }
     guard let text = register ?? unregister, URLScheme(text) == nil else { return }
     throw ValidationError(
-      "“\(text)” is no scheme of an application: it has letters, digits, “+”, “-” and “.”, and is none that every "
+      "“\(text)” is not a scheme of an application: it has letters, digits, “+”, “-” and “.”, and is none that every "
         + "desktop uses, such as https.")
   }
 
@@ -68,7 +67,7 @@ struct HandleURLCommand: BrokerCommand {
       }
     }
     guard text.contains(":") else {
-      throw Failure(.usage, "that is no address", hints: ["Give the whole address, from its scheme on."])
+      throw Failure(.usage, "that is not a URL", hints: ["Give the whole address, from its scheme on."])
     }
     return text
   }

@@ -14,11 +14,12 @@ struct SchemeRegistration {
     let entry = DesktopEntry(
       scheme: scheme.name, program: terminal.ownPath, options: shell.settings.wish.arguments)
     if let reason = terminal.files.replace(path, entry.text) {
-      throw Failure(.failure, "\(path) cannot be written: \(reason)", hints: ["Mend that, and run the same again."])
+      throw Failure(
+        .failure, "\(path) cannot be written: \(reason)", hints: ["Correct that, and run the same command again."])
     }
     guard let program = terminal.programs.find("xdg-mime") else {
       throw Failure(
-        .failure, "xdg-mime is not here, so the desktop does not know of \(path) yet",
+        .failure, "xdg-mime is not installed, so the desktop does not use \(path) yet",
         hints: ["Install xdg-utils, and run the same again."])
     }
     let told = await terminal.machine.run(
@@ -38,7 +39,8 @@ struct SchemeRegistration {
 
   func unregister() async throws(Failure) {
     if let reason = terminal.files.remove(path) {
-      throw Failure(.failure, "\(path) cannot be removed: \(reason)", hints: ["Mend that, and run the same again."])
+      throw Failure(
+        .failure, "\(path) cannot be removed: \(reason)", hints: ["Correct that, and run the same command again."])
     }
     await update()
     if shell.isJSON { return say(isRegistered: false) }

@@ -41,10 +41,10 @@ actor CallbackServing {
     _ = await update(settings)
   }
 
-  /// Listens where these settings say; what could not be had is returned, and tried again. One update at a time.
+  /// Listens at these settings' addresses; failures are returned, and tried again. One update at a time.
   func update(_ new: Settings) async -> [String] { await change { _ in new } }
 
-  /// In its turn; `new` makes the new settings of those in force then.
+  /// In order; `new` makes the new settings from the active ones.
   private func change(_ new: @escaping @Sendable (Settings) -> Settings) async -> [String] {
     let before = latest
     let change = Task {
@@ -89,7 +89,7 @@ actor CallbackServing {
     return warnings
   }
 
-  /// The end has begun: browsers that come from now on wait for the process after this one, where they can.
+  /// The end has begun: later browsers wait for the next process, if possible.
   func standBack() async {
     isEnding = true
     retry?.cancel()
@@ -185,7 +185,7 @@ actor CallbackServing {
     }
   }
 
-  /// One segment below, whatever it is.
+  /// Any single segment below.
   private static func below(_ path: String) -> String { path.hasSuffix("/") ? "\(path)*" : "\(path)/*" }
 
   private static func postLogoutRedirect(_ provider: ProviderSettings) -> RedirectURI? {

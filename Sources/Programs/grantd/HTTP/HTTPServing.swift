@@ -6,7 +6,7 @@ import Logging
 import Loopback
 import MetricsEndpoint
 
-/// Everything that is served over HTTP but the callback endpoint: the metrics, and what programs get that speak HTTP.
+/// All HTTP except the callback endpoint: the metrics, and the interface for programs.
 struct HTTPServing: Sendable {
   private let metrics: LocalServing
   private let port: LocalServing
@@ -20,7 +20,7 @@ struct HTTPServing: Sendable {
       logger: logger)
     port = LocalServing("HTTP", key: "[http] listen", keeper: kept.loopback("http"), logger: logger)
     var limits = HTTPServer.Limits()
-    // As for the broker's own socket: the policy decides, by what the kernel says of the caller.
+    // As for the broker's own socket: the policy decides, by the kernel's identification of the caller.
     limits.mode = places.instance == .system ? 0o666 : 0o600
     socket = LocalServing("HTTP", key: "[http] unix", limits: limits, logger: logger)
   }
@@ -62,7 +62,7 @@ struct HTTPServing: Sendable {
     return false
   }
 
-  /// Closes what was prepared for these settings, unless it is in use, or another reload has prepared it too.
+  /// Closes the prepared listeners of these settings, unless they are in use, or another reload has prepared them too.
   func abandon(_ settings: Settings) async {
     await metrics.abandon(settings.metrics.listen.map(LocalListener.init))
     await port.abandon(settings.http.listen.map(LocalListener.init))

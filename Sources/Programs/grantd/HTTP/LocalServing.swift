@@ -64,9 +64,9 @@ actor LocalServing {
     _ = await change { wanted in isReloaded ? wanted : address }
   }
 
-  /// Opens a changed address and leaves the current one as it is, so that a reload to a taken address changes nothing.
+  /// Opens a changed address and keeps the current one, so that a reload to a taken address changes nothing.
   ///
-  /// - Throws: what is wrong with the address, and what to do.
+  /// - Throws: the fault of the address, and the next step.
   func prepare(_ address: LocalListener?) async throws(RPCError) {
     let before = preparation
     let own = Task { () -> Result<Void, RPCError> in
@@ -84,7 +84,7 @@ actor LocalServing {
       return
     }
     await forgetPrepared()
-    // An address that is wanted already is tried again by itself, and of two servers in one place only one can listen.
+    // A wanted address is tried again automatically, and only one of two servers can listen at one place.
     guard !isClosed, let address, let application, address != wanted, address != served,
       !(served.map { $0.isSamePlace(as: address) } ?? false)
     else { return }
@@ -124,8 +124,7 @@ actor LocalServing {
       application: application)
   }
 
-  /// Listens where these settings say, and no more where others said. What cannot be had is logged,
-  /// returned, and tried again.
+  /// Listens at these settings' addresses, and no longer at others. Failures are logged, returned, and tried again.
   func update(_ address: LocalListener?) async -> String? { await change { _ in address } }
 
   /// In its turn; `address` makes the wanted address of the one that is wanted then.

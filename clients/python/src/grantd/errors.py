@@ -22,7 +22,7 @@ class NotPermitted(GrantdError):
 
 
 class LoginRequired(GrantdError):
-    """`login_required`: The grant has ended; only a person signing in can help."""
+    """`login_required`: The grant has ended; the user must sign in again."""
 
 
 class LoginDenied(GrantdError):
@@ -58,7 +58,7 @@ class ProviderMisconfigured(GrantdError):
 
 
 class ProviderError(GrantdError):
-    """`provider_error`: The provider answered something that is no valid answer."""
+    """`provider_error`: The provider's answer is not valid."""
 
 
 class ScopeNotGranted(GrantdError):
@@ -82,7 +82,7 @@ class Overloaded(GrantdError):
 
 
 class StoreFailure(GrantdError):
-    """`store_failure`: The state cannot be written to disk; nothing was lost, nothing new is handed out."""
+    """`store_failure`: The state cannot be written to disk; nothing was lost, and no new token is returned."""
 
 
 class ShuttingDown(GrantdError):
@@ -90,7 +90,7 @@ class ShuttingDown(GrantdError):
 
 
 class InvalidConfiguration(GrantdError):
-    """`invalid_configuration`: The new configuration has an error; the old one stays in force."""
+    """`invalid_configuration`: The new configuration has an error; the old one stays active."""
 
 
 class InvalidBackup(GrantdError):

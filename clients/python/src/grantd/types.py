@@ -694,6 +694,7 @@ class ProviderGetResult(_ProviderGetResult, total=False):
     forward_path: str
     section: Dict[str, Any]
     section_files: List[str]
+    section_base: str
 
 
 class ProviderListResult(TypedDict):

@@ -6,7 +6,7 @@ public enum AccountImport: RPCMethod {
   public static let name = "account.import"
   public static let access = Access.login
   public static let summary =
-    "Makes an account of a refresh token that was issued to the provider's client elsewhere. The token is used at once. Where the account has an identity, no token is handed out before an ID token or UserInfo names the same person."
+    "Makes an account of a refresh token that was issued to the provider's client elsewhere. The token is used at once. If the account has an identity, no token is returned before an ID token or UserInfo names the same user."
   public static let errors: [ErrorReason] = [
     .unknownProvider, .notPermitted, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured,
     .providerError,
@@ -41,10 +41,10 @@ public enum AccountImport: RPCMethod {
     "provider": "The provider's name in the configuration; its client must be the one the token was issued to.",
     "refresh_token": "The refresh token (RFC 6749 §1.5). From now on only the broker may use it.",
     "scopes":
-      "The scopes it was granted for, where the provider does not say. Default: the provider's configured ones.",
+      "The scopes it was granted for, if the provider does not report them. Default: the provider's configured ones.",
     "resource": "The resource it was granted for (RFC 8707).",
     "replace_identity":
-      "Whether the token may be of another person than the account is; this takes `manage` access. Default: false.",
+      "Whether the token may belong to another user than the account; this requires `manage` access. Default: false.",
   ]
   public static let resultDocs = AccountView.docs
   public static let example = MethodExample(

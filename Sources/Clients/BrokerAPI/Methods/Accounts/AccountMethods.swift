@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// What people and programs may see of an account: never a token.
+/// The public data of an account: never a token.
 public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var account: String
   public var provider: String
@@ -77,11 +77,11 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     }
 
     public static let docs = [
-      "subject": "The provider's name for the person: never given to another (OpenID Connect Core §2).",
-      "issuer": "Who says so: the issuer of the ID token.",
-      "email": "The e-mail address, where the provider said it.",
-      "name": "The name for people, where the provider said it.",
-      "username": "The name the person signs in with, where the provider said it.",
+      "subject": "The provider's name for the user: never given to another (OpenID Connect Core §2).",
+      "issuer": "The source of the identity: the issuer of the ID token.",
+      "email": "The e-mail address, if the provider returned it.",
+      "name": "The display name, if the provider returned it.",
+      "username": "The user's login name, if the provider returned it.",
     ]
   }
 
@@ -102,9 +102,9 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     }
 
     public static let docs = [
-      "uid": "The caller's user.", "unit": "The system's unit that it ran in, where one is known.",
-      "user_unit": "The unit of the user's own manager, where it ran in one.",
-      "generation": "Of the token that it is not given any more.", "at": "When it said so.",
+      "uid": "The caller's user.", "unit": "The system's unit that it ran in, if known.",
+      "user_unit": "The unit of the user's own manager, if it ran in one.",
+      "generation": "The token that it is no longer given.", "at": "The time of the report.",
     ]
   }
 
@@ -134,12 +134,12 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     public static let docs = [
       "reason": "The reason, as in errors.",
       "message": "What happened, for people.",
-      "hint": "What a person should do.",
+      "hint": "The next step.",
       "at": "When it happened, in Unix seconds.",
-      "oauth": "The provider's own words, where it said any.",
+      "oauth": "The provider's own message, if any.",
       "detail":
-        "Of `login_required`: why the grant has ended. `refused`: the provider says so; `lost_rotation`: after a refresh whose answer was lost; `no_refresh_token`: there was nothing to refresh it with; `refresh_token_expired`; `identity_changed`: the provider answered for another person; `signed_out`: the person did so at the provider; `unreadable`: what is saved of it is damaged.",
-      "rotation": "Of `login_required`: what the provider does with refresh tokens that were used, as configured.",
+        "With `login_required`: why the grant has ended. `refused`: by the provider; `lost_rotation`: after a refresh whose answer was lost; `no_refresh_token`: it could not be refreshed; `refresh_token_expired`; `identity_changed`: the provider answered for another user; `signed_out`: the user signed out at the provider; `unreadable`: its stored data are damaged.",
+      "rotation": "With `login_required`: the provider's treatment of used refresh tokens, as configured.",
     ]
   }
 
@@ -158,7 +158,7 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     public static let docs = [
       "scopes": "The scopes it has.",
       "resource": "The resource it is for (RFC 8707).",
-      "expires_at": "When it ends, in Unix seconds; absent where the provider did not say.",
+      "expires_at": "When it ends, in Unix seconds; absent if the provider did not report it.",
     ]
   }
 
@@ -166,21 +166,21 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "account": "The account's name.",
     "provider": "The provider's name in the configuration.",
     "state":
-      "`ok`; `refreshing`: a refresh is under way; `degraded`: the last refresh failed and is tried again by itself; `login_required`: a person must sign in; `action_required`: an admin must change something.",
+      "`ok`; `refreshing`: a refresh is running; `degraded`: the last refresh failed and is repeated automatically; `login_required`: the user must sign in; `action_required`: an administrator must change something.",
     "identity": "Who signed in, as the provider said: `subject`, `issuer`, `email`, `name`, `username`.",
     "scopes": "The scopes granted.",
     "generation": "Counts the account's tokens.",
     "expires_at": "When the access token ends, in Unix seconds.",
     "next_refresh_at": "When the broker will refresh next, in Unix seconds.",
-    "refresh_expires_at": "When the refresh token ends, in Unix seconds, where known: a person should sign in before.",
+    "refresh_expires_at": "When the refresh token ends, in Unix seconds, if known: the user should sign in before.",
     "refresh_expiry_learned":
       "Whether that is a guess from when earlier ones ended, and not the provider's or the configuration's word.",
     "refresh_expires_soon": "Whether that is soon or past: a new login is needed.",
-    "refresh_issued_at": "When the refresh token was first handed out, in Unix seconds, where known.",
+    "refresh_issued_at": "When the refresh token was first issued, in Unix seconds, if known.",
     "last_refresh_at": "When a token last came from the provider, in Unix seconds.",
-    "logged_in_at": "When a person last signed in, in Unix seconds.",
+    "logged_in_at": "When the user last signed in, in Unix seconds.",
     "last_error":
-      "The latest failure: `reason`, `message`, `hint` (what to do), `at` (Unix seconds), `oauth` (the provider's own words), and of a grant that has ended `detail` and `rotation`.",
+      "The latest failure: `reason`, `message`, `hint` (the next step), `at` (Unix seconds), `oauth` (the provider's own message), and for an ended grant `detail` and `rotation`.",
     "grant":
       "How the account was got: `authorization_code`, `device_code`, `client_credentials`, `jwt_bearer`, `token_exchange`, `import`.",
     "token_binding":
@@ -275,8 +275,8 @@ public enum AccountLogout: RPCMethod {
   public static let name = "account.logout"
   public static let access = Access.manage
   public static let summary = """
-    Revokes the account's tokens at the provider (RFC 7009) and forgets the account, whatever the provider answers. \
-    A login of the same account that is under way goes on.
+    Revokes the account's tokens at the provider (RFC 7009) and removes the account, regardless of the provider's answer. \
+    A pending login of the same account continues.
     """
   public static let errors: [ErrorReason] = [.unknownAccount, .storeFailure]
 
@@ -304,11 +304,11 @@ public enum AccountLogout: RPCMethod {
     }
   }
 
-  /// What one step of a logout, or of the end of a registration, came to.
+  /// The result of one step of a logout, or of the end of a registration.
   public struct Step: Codable, Sendable, Equatable, Documented {
     /// `revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `delete_registration` or `forget`.
     public var step: String
-    /// `done`, `queued` (is tried again by itself), `unsupported`, `refused` or `skipped`.
+    /// `done`, `queued` (repeated automatically), `unsupported`, `refused` or `skipped`.
     public var result: String
     public var message: String?
 
@@ -331,15 +331,15 @@ public enum AccountLogout: RPCMethod {
     "account": "The account's name.",
     "revoke": "Whether to revoke at the provider as well. Default true.",
     "end_session":
-      "Whether the person's session at the provider is to end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
+      "Whether the user's session at the provider must end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
     "where":
-      "How far the logout goes, where the provider knows of that, in its own words, such as `THIS_DEVICE` or `EVERYWHERE`. Default: the provider's first.",
+      "The extent of the logout, if the provider has several, in its own terms, such as `THIS_DEVICE` or `EVERYWHERE`. Default: the provider's first.",
   ]
   public static let resultDocs = [
     "steps":
       "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `opened`: `end_session_url` is there to be opened, `unsupported`, `refused`), `message`.",
     "end_session_url":
-      "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
+      "The URL that ends the user's session at the provider, for the user's browser. It names the user: keep it secret.",
   ]
   public static let example = MethodExample(
     params: ["account": "work"],

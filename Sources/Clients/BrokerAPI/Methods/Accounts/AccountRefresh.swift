@@ -1,9 +1,9 @@
-/// A new token now, for who manages the account.
+/// A new token now, for callers with `manage`.
 public enum AccountRefresh: RPCMethod {
   public static let name = "account.refresh"
   public static let access = Access.use
   public static let summary =
-    "Gets a new token from the provider now. The one of now is handed out until the new one is there. Who may manage the account waits for no failure's delay and no `Retry-After`; who may only use it has three new tokens at once, and one more every five minutes."
+    "Gets a new token from the provider now. The current one is returned until then. With `manage` no retry delay and no `Retry-After` applies; with only `use` a caller has three new tokens at once, and one more every five minutes."
   public static let errors: [ErrorReason] = TokenReportRejected.errors + [.unsupportedByProvider]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -22,7 +22,7 @@ public enum AccountRefresh: RPCMethod {
 
   public static let paramDocs = ProviderQuestion.paramDocs.merging([
     "now":
-      "Asks at once also where the answer to an earlier request is late and may still come. That answer may hold the only refresh token, and the provider may end the grant for the second request. Takes `manage`. Default false."
+      "Sends a request even if the answer to an earlier one is late and may still arrive. That answer may have the only refresh token, and the provider may end the grant for the second request. Requires `manage`. Default false."
   ]) { $1 }
   public static let resultDocs = [
     "refreshed": "Whether there is a newer token than before.",

@@ -1,4 +1,4 @@
-/// What the provider says of the person (OpenID Connect Core §5.3).
+/// The provider's claims about the user (OpenID Connect Core §5.3).
 public enum AccountUserinfo: TokenRelease {
   public static let name = "account.userinfo"
   public static let access = Access.use

@@ -4,7 +4,7 @@
 public enum AccountSessions: TokenRelease {
   public static let name = "account.sessions"
   public static let access = Access.observe
-  public static let summary = "Lists the person's sessions at the provider, where it has such a list."
+  public static let summary = "Lists the user's sessions at the provider, if it has such a list."
   public static let errors: [ErrorReason] = ProviderQuestion.errors
 
   public typealias Params = ProviderQuestion.Params
@@ -34,7 +34,7 @@ public enum AccountSessions: TokenRelease {
 public enum AccountEndSession: TokenRelease {
   public static let name = "account.end_session"
   public static let access = Access.manage
-  public static let summary = "Ends one of the person's sessions at the provider."
+  public static let summary = "Ends one of the user's sessions at the provider."
   public static let errors: [ErrorReason] = ProviderQuestion.errors
 
   public struct Params: Codable, Sendable, Equatable {

@@ -3,13 +3,13 @@
 
 /// What kind of thing was done.
 public enum AuditAction: String, Codable, Sendable, CaseIterable {
-  /// A token was handed out.
+  /// A token was released.
   case release
   /// An ID token was released.
   case idToken = "id_token"
   /// The broker used a token for a caller, who did not see it.
   case use
-  /// A login began, went on or ended.
+  /// A login began, continued or ended.
   case login
   /// An account was forgotten, or a session ended.
   case logout
@@ -108,15 +108,15 @@ public enum AuditList: RPCMethod {
       "first": "When it was done first, in Unix seconds.",
       "last": "When it was done last, in Unix seconds.",
       "count": "How often: the same of the same token for the same caller is one record.",
-      "action": "`release`: a token was handed out; `use`: the broker used one; `login`, `logout`, `policy`, `admin`.",
+      "action": "`release`: a token was returned; `use`: the broker used one; `login`, `logout`, `policy`, `admin`.",
       "method":
         "The method of the socket; or `credential`: a unit's `LoadCredential=`; `login.completed`, `login.failed`: how a "
         + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`; "
         + "`store.set_aside`: a row on disk cannot be read; "
         + "`store.older`: an older copy of the database; "
-        + "or `*`: refusals of several methods, beyond those that have records of their own.",
+        + "or `*`: refusals of several methods, in addition to those with separate records.",
       "account": "The account.",
-      "provider": "The provider, where the method names one.",
+      "provider": "The provider, if the method names one.",
       "uid": "The caller's user; absent: the broker itself, or of a refusal, that the kernel did not say.",
       "pid": "The process that did it last.",
       "unit": "The system's unit that it ran in.",
@@ -125,7 +125,7 @@ public enum AuditList: RPCMethod {
       "parent": "The name of the program that executed it, if it is `grantctl`.",
       "scopes": "Those of the token.",
       "generation": "Which of the account's tokens.",
-      "rule": "The rule that allowed it; absent where none was needed.",
+      "rule": "The rule that permitted it; absent if none was needed.",
       "result":
         "`ok`, or the reason of the error: `not_permitted` and `rate_limited` are refusals. `not_delivered`: a credential "
         + "that did not get to its unit.",
@@ -156,7 +156,7 @@ public enum AuditList: RPCMethod {
   ]
   public static let resultDocs = [
     "records": "The records, the latest first.",
-    "next": "There are more: what `before` is to be.",
+    "next": "There are more: the value for `before`.",
   ]
   public static let example = MethodExample(
     params: ["account": "work", "limit": 1],

@@ -5,7 +5,7 @@ public enum BrokerReload: RPCMethod {
   public static let name = "broker.reload"
   public static let access = Access.manage
   public static let summary =
-    "Reads the configuration again and answers when it is in force. A bad one changes nothing and is the error."
+    "Reads the configuration again and answers when it is active. An invalid one changes nothing and is the error."
   public static let errors: [ErrorReason] = [.invalidConfiguration]
 
   public typealias Params = NoParams
@@ -103,17 +103,17 @@ public struct Event: Codable, Sendable, Equatable, Documented {
   public static let docs = [
     "type": "What happened.",
     "at": "When, in Unix seconds.",
-    "account": "The account, where one is concerned.",
-    "provider": "The provider, where one is concerned.",
-    "login_id": "The login, where one is concerned.",
+    "account": "The account, if any.",
+    "provider": "The provider, if any.",
+    "login_id": "The login, if any.",
     "generation": "The generation of the new token.",
     "reason": "For a failure: the reason, as in errors.",
     "message": "For people.",
-    "hint": "What a person should do.",
+    "hint": "The next step.",
     "refresh_expires_at": "When the account's refresh token will end, in Unix seconds.",
-    "release": "The release that waits for a person's word, or did.",
-    "detail": "Of `login.required`: why the grant has ended, as `last_error` of the account says it.",
-    "rotation": "Of `login.required`: `rotation` of the provider at that time.",
+    "release": "The release that waits, or waited, for approval.",
+    "detail": "With `login.required`: why the grant has ended, as in the account's `last_error`.",
+    "rotation": "With `login.required`: the provider's `rotation` at that time.",
   ]
 }
 
@@ -161,7 +161,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .storeRecovered: "The state can be written again."
     case .clockStepped: "This machine's clock was set."
     case .fileWritten: "A file has a new token; `message` is its path."
-    case .configurationReloaded: "A new configuration is in force."
+    case .configurationReloaded: "A new configuration is active."
     }
   }
 }

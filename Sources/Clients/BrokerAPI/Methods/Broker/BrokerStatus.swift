@@ -235,7 +235,7 @@ public enum BrokerStatus: RPCMethod {
       "state":
         "`ok`; `slow`: a commit takes long; `failing`: the last one failed; `degraded`: the disk was read-only at the start; `older`: commits of earlier runs are missing.",
       "message": "What is wrong, for people.",
-      "hint": "What a person should do.",
+      "hint": "The next step.",
       "since": "Since when it is not `ok`, in Unix seconds.",
       "held_back": "How many accounts' refreshes wait for it, since their answers could not be saved.",
     ]
@@ -284,7 +284,7 @@ public enum BrokerStatus: RPCMethod {
     public static let docs = [
       "provider": "The provider's name.",
       "condition":
-        "`ok`; `suspended`: it refuses this client, so its refreshes rest; `unreachable`: it is out of order, and asked now and then; `recovering`: it answers again, and refreshes begin one after the other.",
+        "`ok`; `suspended`: it refuses this client, so its refreshes are paused; `unreachable`: an outage, with occasional requests; `recovering`: it answers again, and refreshes begin one after the other.",
       "since": "Since when it is so, in Unix seconds.",
       "retry_at": "When it is asked again, in Unix seconds.",
       "skew_seconds":
@@ -297,7 +297,7 @@ public enum BrokerStatus: RPCMethod {
     ]
   }
 
-  /// Who asks, and what the policy lets them do.
+  /// The caller, and its rights under the policy.
   public struct CallerView: Codable, Sendable, Equatable, Documented {
     public var uid: Int64
     public var access: [String: [String]]

@@ -1,13 +1,13 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// Why a caller may do something, or what is missing.
+/// The reason for a permission, or the missing condition.
 public enum PolicyExplain: RPCMethod {
   public static let name = "policy.explain"
   public static let access = Access.open
   public static let summary =
-    "Says whether a caller may call a method for an account, by which rule, or, to who may manage the account, what is "
-    + "missing."
+    "Reports whether a caller may call a method for an account, by which rule, or, with `manage`, the missing "
+    + "condition."
   public static let errors: [ErrorReason] = []
 
   public struct Params: Codable, Sendable, Equatable {
@@ -24,7 +24,7 @@ public enum PolicyExplain: RPCMethod {
     }
   }
 
-  /// A caller as the kernel would tell of it.
+  /// A caller in the kernel's terms.
   public struct Subject: Codable, Sendable, Equatable, Documented {
     public var uid: UInt32
     public var gid: UInt32?
@@ -70,7 +70,7 @@ public enum PolicyExplain: RPCMethod {
     }
   }
 
-  /// What a person has to say first.
+  /// The required approval.
   public struct Confirmation: Codable, Sendable, Equatable, Documented {
     public var rule: String
     public var timeout: Double
@@ -83,7 +83,7 @@ public enum PolicyExplain: RPCMethod {
     }
 
     public static let docs = [
-      "rule": "The rule that asks for it.", "timeout": "Seconds that a person has.",
+      "rule": "The rule that asks for it.", "timeout": "The user's time in seconds.",
       "exempt_scopes": "Tokens of these scopes alone need no confirmation: other rules allow them.",
     ]
   }
@@ -96,12 +96,12 @@ public enum PolicyExplain: RPCMethod {
   ]
   public static let resultDocs = [
     "allowed": "Whether the policy allows it.",
-    "rule": "The rule that does: its `name`, or its file and line; absent where none is needed.",
-    "scopes": "The scopes that tokens may have for this caller, where the rule says so.",
-    "confirm": "What a person has to say first (`grantctl approve`); absent: nothing.",
+    "rule": "The rule that permits it: its `name`, or its file and line; absent if none is needed.",
+    "scopes": "The scopes that tokens may have for this caller, if the rule limits them.",
+    "confirm": "The required approval (`grantctl approve`); absent: none.",
     "why":
-      "For people: why, or what is missing. Who may not `manage` the account (without an account: all of them) is told "
-      + "alone that no rule allows it.",
+      "The reason, or the missing condition, as text. Without `manage` of the account (without an account: of all) it is "
+      + "only that no rule permits it.",
   ]
   public static let example = MethodExample(
     params: ["account": "work", "caller": ["uid": 990, "unit": "mail-sync.service"]],

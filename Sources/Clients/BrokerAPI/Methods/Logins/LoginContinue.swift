@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// What a person has to do before a login can end.
+/// A step that the user must complete before a login can end.
 public struct LoginActionView: Codable, Sendable, Equatable, Documented {
   public var kind: Kind
   public var message: String
@@ -27,15 +27,15 @@ public struct LoginActionView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "kind":
-      "`session_limit`: one of `sessions` has to be replaced: `login.continue` with its `session_id`, or where there are none with nothing more, after one was ended at the provider; `registration`: the provider wants to know more of the person: `login.continue` with `attributes`.",
+      "`session_limit`: one of `sessions` must be replaced: `login.continue` with its `session_id`; without sessions, end one at the provider, then call `login.continue`; `registration`: the provider needs more data about the user: `login.continue` with `attributes`.",
     "message": "For people.",
-    "sessions_limit": "How many sessions the provider allows, where it says.",
+    "sessions_limit": "The provider's maximum number of sessions, if reported.",
     "sessions": "The sessions that are open.",
-    "identifier": "By what the provider knows the person already, such as an e-mail address.",
+    "identifier": "Data that the provider already has about the user, such as an e-mail address.",
   ]
 }
 
-/// A session of the person's at the provider.
+/// A session of the user at the provider.
 public struct SessionView: Codable, Sendable, Equatable, Documented {
   public var session_id: String
   public var user_agent: String?
@@ -62,7 +62,7 @@ public struct SessionView: Codable, Sendable, Equatable, Documented {
     "session_id": "Names the session.",
     "user_agent": "The program that it is open in.",
     "client": "What the provider calls that program.",
-    "ip": "Where it was opened from.",
+    "ip": "The place from which it was opened.",
     "online": "Whether it is in use now.",
     "current": "Whether it is the one that asks.",
     "last": "When it was last used, as the provider writes it.",
@@ -72,7 +72,7 @@ public struct SessionView: Codable, Sendable, Equatable, Documented {
 public enum LoginContinue: RPCMethod {
   public static let name = "login.continue"
   public static let access = Access.login
-  public static let summary = "Goes on with a login that waits for a person to do something more (`action_required`)."
+  public static let summary = "Continues a login that waits for a further step of the user (`action_required`)."
   public static let errors: [ErrorReason] = [
     .unknownLogin, .loginInProgress, .loginDenied, .loginExpired, .temporarilyUnavailable, .providerError,
     .providerMisconfigured, .registrationRejected, .unsupportedByProvider, .storeFailure,

@@ -5,7 +5,7 @@ public enum LoginHandleCallback: RPCMethod {
   public static let name = "login.handle_callback"
   public static let access = Access.login
   public static let summary =
-    "Hands over the address that the browser ended at, where the provider could not reach the callback endpoint itself."
+    "Passes the URL at which the browser ended, if the provider could not reach the callback endpoint."
   public static let errors: [ErrorReason] = [
     .invalidCallback, .loginDenied, .loginExpired, .temporarilyUnavailable, .providerError, .providerMisconfigured,
     .registrationRejected, .scopeNotGranted, .storeFailure,
@@ -35,7 +35,7 @@ public enum LoginHandleCallback: RPCMethod {
   public static let resultDocs = [
     "handled": "Whether the address belongs to a login of this broker.",
     "login_id": "The login it completed.",
-    "next_url": "Where the browser should go next, if anywhere.",
+    "next_url": "The browser's next URL, if any.",
   ]
   public static let example = MethodExample(
     params: ["url": "http://127.0.0.1:4180/callback?code=4%2F0AX4&state=Xy1"],
@@ -109,7 +109,7 @@ public enum LoginList: RPCMethod {
       "provider": "The provider's name in the configuration.",
       "account": "The name the account will have.",
       "state":
-        "`pending`: it waits for a person; `action_required`: the person has to do something more; `completed`.",
+        "`pending`: it waits for the user; `action_required`: a further step of the user is needed; `completed`.",
       "started_at": "When it started, in Unix seconds.",
       "expires_at": "When it ends unless it is completed, in Unix seconds.",
     ]

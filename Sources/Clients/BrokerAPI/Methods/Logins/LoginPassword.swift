@@ -3,7 +3,7 @@ public enum LoginPassword: RPCMethod {
   public static let name = "login.password"
   public static let access = Access.login
   public static let summary =
-    "Signs in with a person's name and password, at a provider whose configuration allows that by name; neither is kept."
+    "Signs in with a user's name and password, at a provider whose configuration permits it; neither is kept."
   public static let errors: [ErrorReason] = [
     .unknownProvider, .loginDenied, .temporarilyUnavailable, .providerMisconfigured, .providerError,
     .unsupportedByProvider, .overloaded, .storeFailure,

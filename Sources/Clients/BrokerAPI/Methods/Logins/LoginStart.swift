@@ -5,7 +5,7 @@ public enum LoginStart: RPCMethod {
   public static let name = "login.start"
   public static let access = Access.login
   public static let summary =
-    "Starts a login: returns where a person signs in. The login completes when the provider calls back."
+    "Starts a login: returns where the user signs in. The login completes when the provider calls back."
   public static let errors: [ErrorReason] = [
     .unknownProvider, .loginInProgress, .loginDenied, .temporarilyUnavailable, .providerMisconfigured, .providerError,
     .unsupportedByProvider, .timedOut, .overloaded, .storeFailure,
@@ -86,21 +86,21 @@ public enum LoginStart: RPCMethod {
       "Further parameters of the authorization request. Those the broker sets itself are refused; `max_age` may be shorter than the provider's, and is not made longer.",
     "apps":
       "Which of the provider's applications on this machine to offer as `native`, in this order. Default: those of the configuration.",
-    "idp": "Who signs the person in, where the provider leaves that to others, such as `google`.",
+    "idp": "The identity provider, if the provider has several, such as `google`.",
     "prefill":
-      "What is known of the person ahead, where the provider takes it (Uber): `email`, `phone`, `first_name`, `last_name`.",
+      "Known data about the user, if the provider accepts them (Uber): `email`, `phone`, `first_name`, `last_name`.",
     "exchange":
       "False: the result is the authorization code itself, as `login.wait` returns it, and nothing is stored. Default: as configured.",
     "browser_uid":
-      "The user id whose browser signs in, where the provider calls back on this machine: no other user's browser can open the address or complete the login. Only a privileged caller may name another user. Default: the caller's.",
+      "The user id whose browser signs in, if the provider calls back on this machine: no other user's browser can open the URL or complete the login. Only a privileged caller may name another user. Default: the caller's.",
   ]
   public static let resultDocs = [
     "login_id": "Names the login in the other `login.*` methods, for the user who started it and for root.",
     "account": "The name the account will have.",
     "expires_at": "When the login ends unless it is completed, in Unix seconds.",
     "destinations":
-      "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url` on this machine; where the provider calls back here it is a short address that leads to the authorization request once; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
-    "warnings": "What will not be as asked, for a person to read.",
+      "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, if it is installed; `browser`: open `url` on this machine; if the provider calls back here it is a short URL that leads to the authorization request once; `manual`: open `url` anywhere and pass the URL at which it ends to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
+    "warnings": "Deviations from the request, as text for the user.",
     "client_id": "The client that the provider is asked as (RFC 6749 §2.2).",
   ]
   public static let example = MethodExample(
@@ -121,7 +121,7 @@ public enum LoginStart: RPCMethod {
     ])
 }
 
-/// A place where a person can sign in.
+/// A possible place of a sign-in.
 public struct Destination: Codable, Sendable, Equatable, Documented {
   public var kind: String
   public var app: String?
@@ -155,13 +155,13 @@ public struct Destination: Codable, Sendable, Equatable, Documented {
     "app": "The application's name in the configuration.",
     "url":
       "The address to open. With `browser`, and a redirect URI on loopback, it is a short one of the callback endpoint: it works once, in a browser of the login's user (`browser_uid`).",
-    "redirect_uri": "Where the provider will send the browser back to (RFC 6749 §3.1.2).",
-    "user_code": "The code for the person to enter (RFC 8628 §3.3).",
+    "redirect_uri": "The redirect URI of the login (RFC 6749 §3.1.2).",
+    "user_code": "The code for the user to enter (RFC 8628 §3.3).",
     "verification_uri": "Where to enter it.",
     "verification_uri_complete":
-      "The same address with the code in it, for a link or a QR code (RFC 8628 §3.3.1); absent where the provider has none.",
+      "The same URL including the code, for a link or a QR code (RFC 8628 §3.3.1); absent if the provider has none.",
     "expires_at":
       "When the code ends, or until when `url` has to be opened where it names a pushed request (RFC 9126 §2.2), in Unix seconds.",
-    "interval": "Seconds between the broker's questions whether the person is done (RFC 8628 §3.5).",
+    "interval": "Seconds between the broker's polls (RFC 8628 §3.5).",
   ]
 }

@@ -79,10 +79,10 @@ public enum LoginWait: RPCMethod {
   public static let resultDocs = [
     "login_id": "The login.",
     "state":
-      "`pending`: call again; `action_required`: the person has to do what `action` says, with `login.continue`; `completed`: the account is there.",
+      "`pending`: call again; `action_required`: the user's step in `action`, with `login.continue`; `completed`: the account exists.",
     "account":
-      "The account, once completed, as `account.get` returns it. `identity` is who signed in; it is absent where the provider did not say so for this login.",
-    "action": "What the person has to do.",
+      "The account, once completed, as `account.get` returns it. `identity` is the user of this login; absent if the provider did not name one.",
+    "action": "The user's next step.",
     "authorization_code": "The code itself, of a login with `exchange` false. It is a secret.",
     "destination_used": "The destination that the caller said to have opened.",
     "fell_back": "Whether that is another than the first that was offered.",

@@ -5,7 +5,7 @@ public enum ProviderCheck: RPCMethod {
   public static let name = "provider.check"
   public static let access = Access.observe
   public static let summary =
-    "Checks what can be checked of a provider without a person and without a token; asks the provider anew."
+    "Checks a provider without a user and without a token; sends new requests to it."
   public static let errors: [ErrorReason] = [.unknownProvider, .timedOut]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -50,11 +50,11 @@ public enum ProviderCheck: RPCMethod {
 
     public static let docs = [
       "name": "What was looked at. The names stay; docs/grantctl.md has them all.",
-      "account": "The account, where it is about one: `granted_scopes` and `refresh_token`.",
+      "account": "The account, for checks of one: `granted_scopes` and `refresh_token`.",
       "result":
         "`ok`; `warning`: it works, or may; `failed`: sign-ins or refreshes will fail; `skipped`: not looked at, for the reason in `message`.",
       "message": "What was found, for people.",
-      "hint": "What a person should do; with each warning and each failure.",
+      "hint": "The next step; with each warning and each failure.",
     ]
   }
 
@@ -118,11 +118,11 @@ public enum CheckName: String, Codable, Sendable, CaseIterable {
   public var meaning: String {
     switch self {
     case .configuration: "what is configured, and whether it lets secrets travel readable"
-    case .condition: "whether the broker lets its refreshes rest: the provider refuses the client or is out of order"
+    case .condition: "whether the broker pauses its refreshes: the provider refuses the client or is unavailable"
     case .connection: "name look-up, connection, certificate, and how quickly the provider answers"
     case .discovery: "its metadata: there, and no web page, redirect or error"
     case .issuer: "the issuer in the metadata is the configured one, to the last character"
-    case .endpoints: "the addresses that sign-ins and refreshes need are there"
+    case .endpoints: "the endpoints that sign-ins and refreshes need exist"
     case .keys: "its keys can verify the ID tokens that the settings allow"
     case .clock: "this machine's clock against the provider's"
     case .grant_types: "it promises authorization codes and refreshes"

@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// What a provider is, for people and programs; never a secret.
+/// A provider's public data; never a secret.
 public struct ProviderView: Codable, Sendable, Equatable, Documented {
   public var provider: String
   public var kind: String
@@ -37,9 +37,9 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
     "kind": "How it speaks, as `kind` in the configuration.",
     "profile": "The shipped template its settings come from.",
     "display_name": "Its name for people.",
-    "issuer": "Its issuer, where it has one.",
+    "issuer": "Its issuer, if it has one.",
     "client_id":
-      "The client identifier registered there (RFC 6749 §2.2); what stands in its place where the kind has none.",
+      "The client identifier registered there (RFC 6749 §2.2); its equivalent if the kind has none.",
     "scopes": "The scopes a login asks for by default.",
     "accounts": "How many accounts there are at this provider.",
     "state":

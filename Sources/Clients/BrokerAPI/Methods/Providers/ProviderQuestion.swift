@@ -1,4 +1,4 @@
-/// A question to the provider by an account's token: what all of them have in common.
+/// A request to the provider with an account's token: the common parameters.
 public enum ProviderQuestion {
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,

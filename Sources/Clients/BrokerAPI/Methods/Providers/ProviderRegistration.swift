@@ -81,7 +81,7 @@ public enum ProviderRegister: RPCMethod {
     "provider": "The provider's name, for `login.start`.",
     "client_id": "The client identifier that the issuer gave (RFC 7591 §3.2.1), or the given one.",
     "issuer": "The issuer as its metadata name it.",
-    "warnings": "What is not as asked, or will end, for a person to read.",
+    "warnings": "Deviations from the request, and ends, as text for the user.",
   ]
   public static let example = MethodExample(
     params: ["issuer": "https://login.example.com", "provider": "example"],

@@ -52,7 +52,7 @@ public enum StoreBackup: RPCMethod {
 public enum StoreBackupPart: RPCMethod {
   public static let name = "store.backup_part"
   public static let access = Access.manage
-  public static let summary = "Returns a part of a copy that `store.backup` made; with the last one it is gone."
+  public static let summary = "Returns a part of a copy that `store.backup` made; the last part removes it."
   public static let errors: [ErrorReason] = []
 
   public struct Params: Codable, Sendable, Equatable {

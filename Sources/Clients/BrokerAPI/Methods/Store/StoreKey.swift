@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// Another key for what is on disk.
+/// Another key for the stored data.
 public enum StoreRotateKey: RPCMethod {
   public static let name = "store.rotate_key"
   public static let access = Access.manage
@@ -25,7 +25,7 @@ public enum StoreRotateKey: RPCMethod {
   }
 
   public static let resultDocs = [
-    "key_file": "Where the new key is; the old one is nowhere any more.",
+    "key_file": "The location of the new key; the old one was removed everywhere.",
     "accounts": "How many accounts are under it.",
     "seconds": "How long it took.",
     "warnings": "What is still under the old key, for people.",

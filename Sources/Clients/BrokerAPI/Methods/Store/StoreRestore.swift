@@ -22,7 +22,7 @@ public enum StoreRestore: RPCMethod {
 
   public static let paramDocs = ["size": "The bytes of the copy; at most 256 MiB."]
   public static let resultDocs = [
-    "restore_id": "Names it in the calls that follow, on this connection alone, for 5 minutes after the last of them."
+    "restore_id": "Names it in the following calls, only on this connection, for 5 minutes after the last of them."
   ]
   public static let example = MethodExample(params: ["size": 74_210], result: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw"])
 }
@@ -53,7 +53,7 @@ public enum StoreRestorePart: RPCMethod {
 
   public static let paramDocs = [
     "restore_id": "As `store.restore` says it.",
-    "offset": "Where the part begins: where the one before ended.",
+    "offset": "The part's offset: the end of the previous one.",
     "data": "Up to 128 KiB, in base64.",
   ]
   public static let resultDocs = ["received": "How many bytes have come so far."]
@@ -179,15 +179,15 @@ public enum StoreRestoreApply: RPCMethod {
     "moved":
       "Must be true: that no other broker uses these grants any more. Two that refresh one grant end it: each makes "
       + "the other's refresh token an old one.",
-    "replace": "Also where this broker has an account of that name. Default: that one is kept.",
+    "replace": "Even if this broker has an account of that name. Default: that one is kept.",
     "older": "With `replace`: also accounts whose refresh token here is newer. Default: they are left out.",
   ]
   public static let resultDocs = [
     "restored": "Accounts that are new here.",
-    "replaced": "Accounts that were here and are those of the copy now.",
+    "replaced": "Existing accounts that were replaced by those of the copy.",
     "kept": "Accounts that are as they were before.",
     "left_out": "Accounts of the copy that could not be restored.",
-    "warnings": "What a person should know, such as a provider that is not configured here.",
+    "warnings": "Warnings for the user, such as a provider that is not configured here.",
   ]
   public static let example = MethodExample(
     params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "moved": true],

@@ -49,7 +49,7 @@ public enum DPoPProof: TokenRelease {
     "url": "The request's address; its query and fragment do not count (RFC 9449 §4.2).",
     "nonce": "The nonce of the resource server's last `DPoP-Nonce` header field (RFC 9449 §9).",
     "access_token":
-      "The token the proof goes with, where it is not the account's current one: one that is narrowed, or older.",
+      "The token of the proof, if it is not the account's current one: a narrowed or an older one.",
     "timeout": "Seconds to wait for the token before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [

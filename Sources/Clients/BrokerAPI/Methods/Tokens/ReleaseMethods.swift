@@ -1,9 +1,9 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// A method that hands out an account's token or something made with it: a rule's `scopes` and `confirm` hold it.
+/// A method that returns an account's token or a derived value: a rule's `scopes` and `confirm` apply to it.
 public protocol TokenRelease: RPCMethod where Params: ReleaseParams {
-  /// Whether it is of use to who may have a part of the scopes alone.
+  /// Whether it is useful to callers with a cap on scopes.
   static var takesPart: Bool { get }
 }
 
@@ -22,9 +22,9 @@ extension DPoPProof {
 /// The parameters of a method that releases a token.
 public protocol ReleaseParams: Sendable {
   var account: String { get }
-  /// Seconds that the caller waits, for a person's word and for the answer together; nil: the method's own time.
+  /// The seconds that the caller waits, for approval and answer together; nil: the method's default.
   var timeout: Double? { get set }
-  /// Whether it is about the account's own token, with all that was granted: nothing for who may have a part alone.
+  /// Whether it concerns the account's own token with all granted scopes: refused to callers with a cap.
   var usesWholeToken: Bool { get }
 }
 
@@ -33,7 +33,7 @@ extension ReleaseParams {
 }
 
 extension TokenGet.Params: ReleaseParams {
-  /// It is narrowed to what the caller may have.
+  /// It is narrowed to the caller's permitted scopes.
   public var usesWholeToken: Bool { false }
 }
 extension DPoPProof.Params: ReleaseParams {
@@ -45,7 +45,7 @@ extension RequestSend.Params: ReleaseParams {}
 extension ProviderQuestion.Params: ReleaseParams {}
 extension AccountEndSession.Params: ReleaseParams {}
 
-/// A release that waits for a person's word, or did.
+/// A release that waits, or waited, for approval.
 public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public var id: String
   public var account: String
@@ -90,10 +90,10 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
       + "narrow tokens; the release has no more than these. Absent: all that the caller may have.",
     "resource": "The resource that was asked for (RFC 8707).",
     "request":
-      "The request to the provider's API that is to be sent, such as `POST https://api.example.com/v1/messages`; a word on it "
-      + "is for this one alone. Absent: a token is asked for.",
+      "The pending request to the provider's API, such as `POST https://api.example.com/v1/messages`; an approval "
+      + "is for this one only. Absent: a token is requested.",
     "body_sha256": "SHA-256 of that request's body, in hexadecimal; absent: it has none.", "caller": "Who called.",
-    "rule": "The rule that has it wait.", "since": "Since when it waits, in Unix seconds.",
+    "rule": "The rule that makes it wait.", "since": "Since when it waits, in Unix seconds.",
     "until": "When it is refused without an answer, in Unix seconds.",
     "outcome":
       "How it ended: `approved`, `denied`, `timed_out`, `caller_gone`, `no_longer_needed`, `refused` (by a rule that "
@@ -101,7 +101,7 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   ]
 }
 
-/// A caller, as the kernel told of it when it connected.
+/// A caller, as identified by the kernel at its connection.
 public struct ReleaseCaller: Codable, Sendable, Equatable, Documented {
   public var uid: UInt32
   public var pid: Int32?
@@ -178,7 +178,7 @@ public enum ReleaseList: RPCMethod {
   public static let name = "release.list"
   public static let access = Access.manage
   public static let summary =
-    "Lists the releases that wait for a person's word (rules with `confirm`), of accounts that the caller may manage."
+    "Lists the releases that wait for approval (rules with `confirm`), of accounts that the caller may manage."
   public static let errors: [ErrorReason] = []
 
   public typealias Params = NoParams
@@ -209,7 +209,7 @@ public enum ReleaseList: RPCMethod {
     ])
 }
 
-/// A person's word on a release that waits.
+/// The answer to a waiting release.
 public enum ReleaseWord {
   public struct Params: Codable, Sendable, Equatable {
     public var id: String
@@ -254,7 +254,7 @@ public enum ReleaseApprove: RPCMethod {
 public enum ReleaseDeny: RPCMethod {
   public static let name = "release.deny"
   public static let access = Access.manage
-  public static let summary = "Refuses a release that waits for a person's word."
+  public static let summary = "Refuses a release that waits for approval."
   public static let errors: [ErrorReason] = [.overloaded]
 
   public typealias Params = ReleaseWord.Params

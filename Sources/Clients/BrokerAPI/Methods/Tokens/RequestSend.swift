@@ -6,7 +6,7 @@ public enum RequestSend: TokenRelease {
   public static let name = "request.send"
   public static let access = Access.use
   public static let summary =
-    "Sends a request with the account's token, to the provider's own servers alone: the caller never sees the token. "
+    "Sends a request with the account's token, only to the provider's own servers: the caller never sees the token. "
     + "A token that is refused is refreshed once, and the request sent once more."
   public static let errors: [ErrorReason] = ProviderQuestion.errors
 
@@ -59,10 +59,10 @@ public enum RequestSend: TokenRelease {
     "timeout": "Seconds to wait for the answer before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
-    "status": "The status of the answer, whatever it is; a redirect is not followed.",
+    "status": "The status of the answer, also of an error; a redirect is not followed.",
     "headers": "Its headers, names in lower case, several of one name joined by `, `; without `set-cookie`.",
-    "body": "The body, where it is text in UTF-8.",
-    "body_base64": "The body in base64, where it is anything else.",
+    "body": "The body, if it is text in UTF-8.",
+    "body_base64": "The body in base64, if it is not text.",
   ]
   public static let example = MethodExample(
     params: ["account": "work", "method": "GET", "url": "/me", "headers": ["Accept": "application/json"]],

@@ -60,7 +60,7 @@ public enum TokenExchange: TokenRelease {
     "account": "The account whose access token is exchanged: the subject (RFC 8693 §2.1).",
     "audience": "The provider's names for the services that the new token is for.",
     "resource": "The addresses of the services that the new token is for (RFC 8707).",
-    "scopes": "The scopes the new token is to have; absent: as the provider decides.",
+    "scopes": "The scopes of the new token; absent: as the provider decides.",
     "requested_token_type":
       "The type asked for (RFC 8693 §3), such as `urn:ietf:params:oauth:token-type:jwt`; absent: as the provider decides.",
     "actor": "The account that acts for the subject; its access token is the actor token (RFC 8693 §1.1).",
@@ -69,10 +69,11 @@ public enum TokenExchange: TokenRelease {
   public static let resultDocs = [
     "access_token": "The token that was issued; by its `issued_token_type` it may be another than an access token.",
     "issued_token_type": "What was issued (RFC 8693 §3).",
-    "token_type": "How to present the token: `Bearer`, `DPoP`, or `N_A` where it is no access token (RFC 8693 §2.2.1).",
-    "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
-    "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
-    "scope": "The scopes granted; absent where the provider did not say.",
+    "token_type":
+      "How to present the token: `Bearer`, `DPoP`, or `N_A` if it is not an access token (RFC 8693 §2.2.1).",
+    "expires_at": "When the token ends, in Unix seconds; absent if the provider did not report it.",
+    "expires_in": "Seconds from now until the token ends; absent if the provider did not report it.",
+    "scope": "The scopes granted; absent if the provider did not report them.",
   ]
   public static let example = MethodExample(
     params: ["account": "work", "audience": ["reports"], "scopes": ["reports.read"]],

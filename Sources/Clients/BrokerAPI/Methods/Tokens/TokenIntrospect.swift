@@ -1,9 +1,9 @@
-/// What the provider says of an account's access token (RFC 7662).
+/// The provider's data about an account's access token (RFC 7662).
 public enum TokenIntrospect: TokenRelease {
   public static let name = "token.introspect"
   public static let access = Access.use
   public static let summary =
-    "Asks the provider whether the account's access token is active, and what it says of it (RFC 7662)."
+    "Asks the provider whether the account's access token is active, and for its data (RFC 7662)."
   public static let errors: [ErrorReason] = ProviderQuestion.errors
 
   public typealias Params = ProviderQuestion.Params

@@ -88,7 +88,7 @@ public enum TokenGet: TokenRelease {
     "kind":
       "`id_token`: the account's ID token, which takes `id_token` access. Default: `access_token`.",
     "scopes":
-      "The scopes the token is to have (RFC 6749 §6), of those the account was granted; a part of them is a token of its own, where the provider narrows. Absent: all that was granted.",
+      "The scopes of the token (RFC 6749 §6), of those the account was granted; a part of them is a separate token, if the provider narrows. Absent: all granted ones.",
     "resource":
       "The resource the token is for (RFC 8707); another one than the account's is a token of its own. Absent: the one the account was signed in for.",
     "audience":
@@ -106,12 +106,12 @@ public enum TokenGet: TokenRelease {
     "kind": "`id_token`, or `session` if the provider issues a session instead of a token; else absent.",
     "session_id": "The session. It is a secret.",
     "cookie": "The session as a `Cookie` header has it.",
-    "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
-    "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
+    "expires_at": "When the token ends, in Unix seconds; absent if the provider did not report it.",
+    "expires_in": "Seconds from now until the token ends; absent if the provider did not report it.",
     "scope": "The scopes granted.",
     "account": "The account's name.",
     "provider": "The provider's name in the configuration.",
-    "issuer": "The provider's issuer, where it has one.",
+    "issuer": "The provider's issuer, if it has one.",
     "generation": "Counts the account's tokens; name it in `token.report_rejected`.",
     "dpop_thumbprint":
       "The thumbprint (RFC 7638) of the account's key that the token is bound to (RFC 9449 §6); absent: to none.",
@@ -132,7 +132,7 @@ public enum TokenReportRejected: RPCMethod {
   public static let name = "token.report_rejected"
   public static let access = Access.use
   public static let summary =
-    "Reports that a resource server refused a token (HTTP 401). The token is refreshed once, however many callers report it. This caller (user and unit) does not get it again, even after a restart of the broker; other callers are served it until the new one is there. A user or unit may have three valid tokens of an account replaced without a pause, and one more every five minutes."
+    "Reports that a resource server refused a token (HTTP 401). The token is refreshed once, however many callers report it. This caller (user and unit) does not get it again, even after a restart of the broker; other callers are served it until the new one exists. A user or unit may have three valid tokens of an account replaced without a pause, and one more every five minutes."
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
     .scopeNotGranted, .storeFailure,

@@ -247,7 +247,7 @@ extension Logins {
     let error = RPCError(
       .invalidCallback,
       "received two different responses for one login",
-      hint: "Start again with `grantctl login`, and open nothing else meanwhile.")
+      hint: "Start again with `grantctl login`, and open no other sign-in at the same time.")
     return .failed(await fail(login.id, error))
   }
 

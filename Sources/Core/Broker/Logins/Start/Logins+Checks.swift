@@ -147,7 +147,7 @@ extension Logins {
     guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(
         .overloaded, "there are \(Limit.accounts) accounts, and no more are possible",
-        hint: "Forget those that nobody needs: `grantctl logout ACCOUNT`.")
+        hint: "Remove unused accounts: `grantctl logout ACCOUNT`.")
     }
     var shares = Shares(all: Limit.pendingLogins, perHolder: Limit.pendingLoginsPerHolder)
     for login in table.all where login.endedAt == nil { _ = shares.take(for: login.holder) }

@@ -85,7 +85,7 @@ extension Logins {
     guard !possible.isEmpty || !isAlone else {
       throw .invalidParams(
         "params.destinations: a browser cannot call back to \(redirectURI)",
-        hint: "Allow `manual`: open the URL, then hand over the address it ends at.")
+        hint: "Permit `manual`: open the URL, then paste the URL at which it ends.")
     }
     return possible
   }

@@ -204,7 +204,7 @@ extension RefreshEngine {
     throw RPCError(
       .temporarilyUnavailable,
       "account \(account): \(asker.holder) has had its tokens replaced too often, and gets the next one later",
-      hint: "Look why they are refused: their scopes, their audience, the clock. Others are served meanwhile.",
+      hint: "Find out why they are refused: their scopes, their audience, the clock. Other callers are served.",
       retryAfter: wait.inSeconds.rounded(.up))
   }
 

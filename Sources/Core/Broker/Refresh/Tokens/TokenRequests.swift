@@ -91,7 +91,7 @@ final class TokenRequests: Piece {
     // Privileged callers may refresh any account.
     guard authorizer.policy.isPrivileged(permission.caller) || wasGiven(params.generation, grant, permission) else {
       throw .invalidParams(
-        "params.generation: token \(params.generation) of account \(account) was not handed out to this caller",
+        "params.generation: token \(params.generation) of account \(account) was not returned to this caller",
         hint: "Report the generation that token.get returned, as the same user and from the same unit.")
     }
     guard params.kind != .idToken else { return try await idTokenRejected(params, grant, Asker(permission.caller)) }

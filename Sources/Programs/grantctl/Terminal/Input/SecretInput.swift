@@ -94,7 +94,7 @@ struct SecretInput {
     guard !secret.isEmpty else { throw Failure(.usage, "no \(what) was given") }
     guard secret.allSatisfy({ (0x20...0x7E).contains($0) }) else {
       throw Failure(
-        .usage, "what was given is no \(what)", hints: ["It is one line of printable ASCII, and nothing else."])
+        .usage, "the input is not a valid \(what)", hints: ["It is one line of printable ASCII, and nothing else."])
     }
     return SecretText(String(decoding: secret, as: UTF8.self))
   }
