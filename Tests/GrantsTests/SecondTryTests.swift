@@ -15,6 +15,12 @@ import Testing
       Issue.record("the access token is not returned to its end")
       return
     }
+    #expect(grant.awaitsSecondTry && !grant.isSecondTrySoon)
+    // A caller that cannot use the access token needs a login now.
+    guard case .loginRequired = grant.answer(minimumTTL: nil, at: at(3500), policy: steady, unwanted: 1) else {
+      Issue.record("a caller that reported the access token waits for its end")
+      return
+    }
     #expect(grant.beginRefresh(at: at(3500)) == .impossible)
     #expect(grant.nextMoment(policy: steady, at: at(3500)) == at(3600))
     _ = grant.failed(Self.refused, at: at(3600))

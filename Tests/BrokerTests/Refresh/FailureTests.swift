@@ -52,6 +52,44 @@ import Testing
     #expect(!session.types.contains("login.required"))
   }
 
+  @Test("A refusal before the access token's end announces no login before the second attempt after it")
+  func earlyRefusal() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rig = try await Rig(store: store)
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session)
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    #expect(
+      await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "work", now: true)) }
+        == .temporarilyUnavailable)
+    let view = try await rig.view("work")
+    #expect(view.state == .degraded && view.last_error?.reason == .temporarilyUnavailable)
+    #expect(view.last_error?.hint.contains("works until its end") == true)
+    #expect(try await rig.token("work").access_token == store.token("work")?.accessToken.exposed)
+    #expect(!session.types.contains("login.required"))
+    let end = try #require(store.token("work")?.expiresAt)
+    rig.clock.advance(end - rig.clock.now + .seconds(1))
+    #expect(await rig.reasonInTime { try await rig.token("work") } == .loginRequired)
+    #expect(session.types.filter { $0 == "login.required" }.count == 1 && rig.transport.count(.token) == 2)
+    #expect(try await rig.view("work").state == .loginRequired)
+  }
+
+  @Test("A refresh that fails for ten minutes after the access token's end probably means an ended grant")
+  func probablyEnded() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token) { _ in reply("", status: 400) }
+    func hint() async throws -> String { try await rig.view("work").last_error?.hint ?? "" }
+    _ = await rig.reason { try await rig.token("work") }
+    #expect(try await hint().hasPrefix("Nothing to do"))
+    for _ in 0..<3 {
+      rig.clock.advance(.seconds(400))
+      _ = await rig.reason { try await rig.token("work") }
+    }
+    #expect(try await hint().hasPrefix("The provider probably ended this grant: `grantctl login example work`"))
+    #expect(try await rig.view("work").state == .degraded)
+  }
+
   @Test("A temporary error is repeated at growing intervals and does not end the grant")
   func whatMayPassIsTriedAgainAt() async throws {
     let rig = try await Rig(

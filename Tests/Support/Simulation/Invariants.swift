@@ -164,7 +164,7 @@ extension World {
       if let session = account.session, !session.refreshTokens.isEmpty {
         violated(.loss, "\(account.name): the refresh token is gone from the disk")
       }
-      return judge(grant.standing, of: account)
+      return judge(grant, of: account)
     }
     guard token.provider == account.provider.index, let session = account.provider.session(token),
       session.account == account.index
@@ -196,12 +196,16 @@ extension World {
       session.excuse = nil
       account.provider.watch.lostAt[session.number] = nil
     }
-    judge(grant.standing, of: account)
+    judge(grant, of: account)
   }
 
   /// Whether a grant may end so.
-  private func judge(_ standing: Standing, of account: ModelAccount) {
-    guard case .loginRequired(let reason, _) = standing, let session = account.session else { return }
+  private func judge(_ grant: SavedGrant, of account: ModelAccount) {
+    // After a first refusal the refresh token is tried once more.
+    guard case .loginRequired(let reason, _) = grant.standing, !grant.isRefusedOnce, let session = account.session
+    else {
+      return
+    }
     let fate = fate(account, session)
     if reason != .noRefreshToken { checkTold(account, session) }
     switch (reason, fate) {

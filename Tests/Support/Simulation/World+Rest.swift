@@ -107,6 +107,8 @@ extension World {
   private func conclude(_ account: ModelAccount, _ session: ModelProvider.Session, _ view: AccountView) {
     let fate = fate(account, session)
     counts.add("at rest: \(view.state.rawValue)")
+    // The access token lives, and its end brings the second attempt.
+    let isRefusedOnce = disk.contents.grants[account.key]?.isRefusedOnce == true && view.state == .degraded
     switch fate {
     case .live:
       // A token that is over as it comes is fetched anew each minute; between the two there is none.
@@ -116,14 +118,14 @@ extension World {
         "\(account.name) is \(view.state.rawValue), and its refresh token is good: \(view.last_error?.message ?? "")")
     case .lost(let excuse):
       // Where nobody asked, the loss shows with the next refresh.
-      guard view.state != .loginRequired, examined.contains(account.index) else { return }
+      guard view.state != .loginRequired, !isRefusedOnce, examined.contains(account.index) else { return }
       // Its answer is on the way.
       if excuse == nil, session.refreshesUnderWay > 0 { return }
       violated(
         .saysLost,
         "\(account.name) is \(view.state.rawValue), though its refresh token is lost (\(excuse?.rawValue ?? "?"))")
     case .over:
-      guard view.state != .loginRequired, examined.contains(account.index) else { return }
+      guard view.state != .loginRequired, !isRefusedOnce, examined.contains(account.index) else { return }
       violated(.rest, "\(account.name) is \(view.state.rawValue), though the provider ended it")
     case .withoutRefreshToken: break
     }

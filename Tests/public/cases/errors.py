@@ -112,8 +112,14 @@ def passing_invalid_grant(scene, early, passing, recovered, final, late):
     # Before the access token's end: the token is still returned, and a later refresh succeeds.
     early.sign_in()
     early.fake.script("refresh", refusal)
-    must(early.refresh() is not True, "the refresh succeeds")
+    error = early.refresh()
+    same(error.data["reason"], "temporarily_unavailable", "the reason of the refresh's error")
+    must("until its end" in error.data["hint"] and "grantctl login" in error.data["hint"], f"the hint is {error.data}")
     must(early.token() in early.fake.tokens, "no token before its end")
+    view = early.account()
+    same((view["state"], view["last_error"]["reason"]), ("degraded", "temporarily_unavailable"), "state and error")
+    must(not scene.broker.lines("needs a login", early.name), "a login is announced while the access token works")
+    must("login_required" not in scene.ctl("status", early.name).stdout, "status announces a login")
     early.refreshed()
     # After the end the refresh token is tried once more.
     passing.sign_in()
@@ -134,6 +140,7 @@ def passing_invalid_grant(scene, early, passing, recovered, final, late):
         site.fake.always("refresh", refusal)
         wait_until(lambda: site.refresh() and site.account()["state"] == "login_required", RENEWAL_SECONDS, "login_required",
                    PAUSE_SECONDS)
+        must(scene.broker.lines("needs a login", site.name), "the end of the grant is not announced")
     recovered.fake.lifetime = 3600
     recovered.fake.always("refresh", None)
     done = scene.ctl("refresh", recovered.name, "--now")

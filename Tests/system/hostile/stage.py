@@ -104,8 +104,10 @@ class Stage:
     def lose_grant(self, realm, account, user):
         """The provider ends it, and the broker learns of that."""
         self.provider.do(realm, "end", user=user)
-        with contextlib.suppress(Refused):
-            self.ask("account.refresh", account=account)
+        # A second refusal ends it.
+        for _ in range(2):
+            with contextlib.suppress(Refused):
+                self.ask("account.refresh", account=account, now=True)
         wait_until(lambda: self.state(account) == "login_required", 10, f"{account} needs a login")
 
 

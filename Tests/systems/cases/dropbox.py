@@ -277,7 +277,9 @@ def refresh(scene):
 def refresh_ends(scene):
     scene.sign_in()
     scene.fake.refresh_tokens.clear()
-    same(scene.refused("account.refresh", account=scene.name).reason, "login_required", "the reason of a refresh after the grant")
+    # The access token works; a second refusal of the refresh token ends the grant.
+    same([scene.refused("account.refresh", account=scene.name, now=True).reason for _ in range(2)],
+         ["temporarily_unavailable", "login_required"], "the reasons of two refreshes after the grant")
 
 
 @case(DropboxScene, "dropbox.logout", "DROPBOX-21")

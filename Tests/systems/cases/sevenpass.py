@@ -32,8 +32,8 @@ class SevenPassScene(Scene):
         """The parameters of the last authorization request."""
         return dict(self.fake.of("GET", "/authorize")[-1].query)
 
-    def refresh(self):
-        return self.outcome("account.refresh", account=self.name)
+    def refresh(self, **more):
+        return self.outcome("account.refresh", account=self.name, **more)
 
     def refreshes(self):
         return sum(b"grant_type=refresh_token" in request.body for request in self.fake.of("POST", "/token"))
@@ -162,7 +162,10 @@ def refresh_new_token(scene):
 def oauth_error(scene):
     scene.sign_in()
     scene.fake.refresh_tokens.clear()
-    same(scene.refresh().reason, "login_required", "the reason of a refresh that is refused")
+    # The access token works; a second refusal of the refresh token ends the grant.
+    same(scene.refresh().reason, "temporarily_unavailable", "the reason of a refresh that is refused once")
+    same(scene.account()["state"], "degraded", "the account's state after one refusal")
+    same(scene.refresh(now=True).reason, "login_required", "the reason of a refresh that is refused twice")
     account = scene.account()
     same(account["state"], "login_required", "the account's state")
     same((account["last_error"].get("oauth") or {}).get("error"), "invalid_grant", "the provider's word in last_error")

@@ -101,11 +101,15 @@ extension Accounts {
     let next = "the broker tries again by itself in \(wait) s."
     let message = "no fresh token for account \(grant.saved.account): \(failure.message)"
     if let error = providers[grant.saved.provider]?.absentMetadata(message, retryAfter: Double(wait)) { return error }
+    let login = "`grantctl login \(grant.saved.provider) \(grant.saved.account)`"
     let hint =
-      seemsEnded(grant)
-      ? "The provider probably ended this grant: `grantctl login \(grant.saved.provider) \(grant.saved.account)`. Until then "
-        + next
-      : "Nothing to do: \(next)"
+      grant.awaitsSecondTry && !grant.isSecondTrySoon
+      ? "The access token works until its end; the refresh token is tried once more in \(wait) s. To sign in again now: "
+        + "\(login)."
+      : seemsEnded(grant)
+        ? "The provider probably ended this grant: \(login). Until then "
+          + next
+        : "Nothing to do: \(next)"
     return RPCError(
       .temporarilyUnavailable, message, hint: hint, retryAfter: Double(wait),
       oauth: failure.oauth.map { OAuthDetail($0) })

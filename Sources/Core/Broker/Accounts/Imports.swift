@@ -113,7 +113,7 @@ final class Imports: Piece {
           hint: "Choose another name, or remove [account.\(account)] from the configuration.")
       }
       // A grant that works is not replaced by an untried one. A refused refresh token that is tried once more may work.
-      let isEnded = if case .loginRequired = old.saved.standing { !old.awaitsSecondTry } else { false }
+      let isEnded = if case .loginRequired = old.saved.standing { !old.isSecondTrySoon } else { false }
       guard isEnded || old.isUnproven, old.saved.provider == provider.name else {
         throw .invalidParams(
           "account \(account) already exists", hint: "Choose another name, or `grantctl logout \(account)` first.")

@@ -175,7 +175,8 @@ extension Grant {
       if let token = lastResort(at: now) { return token }
       guard let moment = nextMoment(policy: policy, at: now) else { return .loginRequired(reason, failure) }
       if moment <= now { return .refresh }
-      return awaitsSecondTry ? .wait : .loginRequired(reason, failure)
+      // A caller that cannot use the access token, such as one that reported it, does not wait for its end.
+      return isSecondTrySoon ? .wait : .loginRequired(reason, failure)
     case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
     case .failing(let failure, _, let retryAt) where policy.retry(of: failure, plannedFor: retryAt, at: now) > now:
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
@@ -263,9 +264,12 @@ extension Grant {
     return max(end, soonest)
   }
 
-  /// The refresh token was refused once, at or after the access token's end, and is tried again within seconds. Only a
-  /// second refusal ends the grant.
-  public var awaitsSecondTry: Bool {
+  /// The refresh token was refused once, and is tried again after the access token's end. Only a second refusal ends the
+  /// grant.
+  public var awaitsSecondTry: Bool { secondTry != nil }
+
+  /// The second attempt follows the first within seconds, so that callers wait for it.
+  public var isSecondTrySoon: Bool {
     guard let secondTry, case .loginRequired(_, let failure) = saved.standing else { return false }
     return secondTry <= failure.at + Self.secondTryDelay
   }

@@ -30,7 +30,14 @@ extension RefreshEngine {
       case .token(let token):
         if key.isNarrowed, accounts[account]?.served(key) == true { wakeScheduler() }
         return (token, grant.saved)
-      case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
+      case .loginRequired(let reason, let failure):
+        // A refresh by request, while callers get the access token: only a second refusal ends the grant.
+        if asker?.beyond != nil, let failure, grant.awaitsSecondTry,
+          let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
+        {
+          throw accounts.unavailable(grant, failure, retryAt: moment)
+        }
+        throw accounts.loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt):
         // In an outage the account's own wait does not count.
