@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test(
-    "A cookie of this name counts if there is one",
+    "The one cookie of this name is used",
     arguments: [
       ("grantd-1=a", "a"), ("x=y; grantd-1=a", "a"), ("grantd-1=a; grantd-1=b", nil), ("grantd-12=a", nil), ("", nil),
       ("grantd-1=a=b", "a=b"),

@@ -26,7 +26,7 @@ import Testing
     #expect(late == nil)
   }
 
-  @Test("A visit is its user's, and ends after ten minutes without an open page")
+  @Test("A session belongs to its user, and ends after ten minutes without an open page")
   func idle() {
     var visits = Visits()
     let result3 = visits.add(link: "l", for: 1000, by: 7, at: .zero)
@@ -47,7 +47,7 @@ import Testing
     #expect(!result8)
   }
 
-  @Test("Links and visits are limited")
+  @Test("Links and sessions are limited")
   func limits() {
     var visits = Visits()
     for number in 0..<Visits.mostLinksOfUser {
@@ -67,7 +67,7 @@ import Testing
       #expect(visit != nil)
     }
     let result13 = visits.visit("v0", of: 1, at: .seconds(330))
-    #expect(result13 == nil, "the oldest gives way")
+    #expect(result13 == nil, "the oldest is removed")
   }
 
   @Test("A form has each parameter once", arguments: [("a=1&a=2", false), ("a=%zz", false), ("a=1&b=2", true)])

@@ -48,7 +48,7 @@ struct QRBlocks {
 
 /// Reed–Solomon codes over GF(2⁸) with the polynomial x⁸ + x⁴ + x³ + x² + 1 (ISO/IEC 18004 §7.5.2).
 struct ReedSolomon {
-  /// Of the generator polynomial, without the leading 1.
+  /// The generator polynomial's, without the leading 1.
   private let coefficients: [UInt8]
 
   /// `length`: codewords of error correction.

@@ -92,8 +92,8 @@ extension QRCode {
       }
     }
 
-    /// How many codewords the modules outside the patterns hold: finders, timing, format, alignments without what they
-    /// share with the timing, version.
+    /// How many codewords the modules outside the patterns hold: finders, timing, format, version, and alignments
+    /// without their common part with the timing.
     static func codewordCount(_ version: Int) -> Int {
       let size = 17 + 4 * version
       let sides = version / 7 + 2

@@ -75,7 +75,7 @@ struct CallerOrigin: Equatable {
     return target.flatMap { $0.hasPrefix("/") && !$0.hasSuffix(" (deleted)") ? $0 : nil }
   }
 
-  /// Nil also if it is too long: half a path is another path.
+  /// Nil if it is too long: half a path is another path.
   private static func text(_ limit: Int, _ fill: (UnsafeMutableBufferPointer<UInt8>) -> Int) -> String? {
     withUnsafeTemporaryAllocation(of: UInt8.self, capacity: limit) { buffer in
       let count = fill(buffer)

@@ -14,7 +14,7 @@ public protocol HTTPApplication: Sendable {
 public enum HTTPHeadChecks: Sendable {
   /// Framing that two parsers could read differently, hosts that are not this machine, and browsers.
   case programs
-  /// The same, but pages that a user visits may make the user's browser ask.
+  /// The same, but pages that a user opens may make the user's browser ask.
   case everybody
   /// Nothing: the application checks.
   case none

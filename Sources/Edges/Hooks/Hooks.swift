@@ -9,7 +9,7 @@ public final class Hooks: Sendable {
   public struct Limits: Sendable {
     /// Programs that run at a time.
     public var running = 8
-    /// Of these, runs of one hook: a slow one leaves slots to the others.
+    /// The maximum of these for one hook: a slow one leaves slots to the others.
     public var runningOfOne = 4
     /// Runs that wait; beyond them the oldest is dropped.
     public var queued = 256

@@ -6,7 +6,7 @@ public enum Document {
   public enum Style {
     /// In the page itself; a policy allows it by ``Stylesheet/hash``.
     case inline
-    /// Of the page's own origin.
+    /// Sources of the page's own origin.
     case linked(path: String)
   }
 
@@ -72,7 +72,7 @@ public enum Tone: Sendable, Equatable {
 public enum ContentPolicy {
   private static let closed = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-  /// Of a page with the inline stylesheet and nothing to load.
+  /// For a page with the inline stylesheet and nothing to load.
   public static let still = "default-src 'none'; style-src '\(Stylesheet.hash)'; img-src data:; \(closed)"
 
   /// The same with one inline script, which may reach its own origin.
@@ -80,7 +80,7 @@ public enum ContentPolicy {
     still + "; script-src '\(scriptHash)'; connect-src 'self'"
   }
 
-  /// Of a page whose stylesheet, script, forms and events are of its own origin.
+  /// For a page whose stylesheet, script, forms and events are of its own origin.
   public static let application =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     + "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

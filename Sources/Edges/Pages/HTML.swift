@@ -80,7 +80,7 @@ extension HTML {
     return HTML(markup: String(lines.joined(separator: "\n").prefix(8 * limit)))
   }
 
-  /// Control characters, and those that change the reading direction or hide.
+  /// Control characters, invisible characters and changes of the reading direction.
   private static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.properties.generalCategory {
     case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
@@ -88,7 +88,7 @@ extension HTML {
     }
   }
 
-  /// Of escaped text.
+  /// In bytes of escaped text.
   private static func withCode(_ text: String) -> String {
     let parts = text.split(separator: "`", omittingEmptySubsequences: false)
     guard parts.count % 2 == 1 else { return text }

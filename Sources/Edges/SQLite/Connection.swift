@@ -55,7 +55,7 @@ public final class Connection: @unchecked Sendable {
     return String(decoding: bytes, as: UTF8.self) + "?immutable=1"
   }
 
-  /// Without a transaction except those that `body` begins.
+  /// Without a transaction, unless `body` begins one.
   public func use<Value: Sendable>(_ body: (Database) throws -> Value) rethrows -> Value {
     try turn.withLock { _ in try body(database) }
   }

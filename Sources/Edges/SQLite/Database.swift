@@ -121,7 +121,7 @@ public final class Database {
     try run(kind.rawValue)
   }
 
-  /// Also if no transaction is open.
+  /// No open transaction is required.
   public func rollback() throws {
     guard sqlite3_get_autocommit(try handle) == 0 else { return }
     try run("ROLLBACK")

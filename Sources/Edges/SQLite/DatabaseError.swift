@@ -20,7 +20,7 @@ public struct DatabaseError: Error, Equatable {
   public var code: ResultCode { extendedCode.primary }
 }
 
-/// SQLite's result codes; those that this project distinguishes have names.
+/// SQLite's result codes, with names for the ones that this project distinguishes.
 public struct ResultCode: RawRepresentable, Hashable, Sendable {
   public let rawValue: Int32
 

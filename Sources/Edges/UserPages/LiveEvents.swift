@@ -13,9 +13,9 @@ final class LiveEvents: Session {
   let principal: Principal
   private let pages: UserPages
   private let exchange: HTTPExchange
-  /// An event is written, and the client has not read it: the next ones say nothing more.
+  /// An event is written, and the client has not read it: the next ones add nothing.
   private let isBlocked = Atomic(false)
-  /// An event that the user waits for is among those that are not sent.
+  /// An unsent event is one that the user waits for.
   private let isUrgent = Atomic(false)
 
   /// Refreshes come all day: a page shows them later.

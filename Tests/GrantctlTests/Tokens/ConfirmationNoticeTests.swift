@@ -4,7 +4,7 @@ import Testing
 
 @testable import grantctl
 
-/// What a person reads whose program waits for somebody to allow it.
+/// The notice for a user whose program waits for approval.
 @Suite struct ConfirmationNoticeTests {
   private static let explained: JSON = [
     "allowed": true, "why": "rule ask-me requires approval of each release",

@@ -68,7 +68,7 @@ struct RoundTripTests {
     await store.close()
   }
 
-  @Test("a token for an audience, and the audience of a grant, are read again, and are removed alone")
+  @Test("a token for an audience, and the audience of a grant, are read again, and are removed separately")
   func audiences() async throws {
     let store = try folder.open()
     var grant = Sample.grant("full")

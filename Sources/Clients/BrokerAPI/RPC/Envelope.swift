@@ -1,7 +1,7 @@
 /// One member of a client's line.
 public enum IncomingMessage: Sendable {
   case call(RPCRequest, id: RPCID)
-  /// A request without an id: it is executed and never answered, whatever its result (JSON-RPC 2.0 §4.1).
+  /// A request without an id: it is executed and never answered, for any result (JSON-RPC 2.0 §4.1).
   case notification(RPCRequest)
   /// Answered with the error. The id is null if none could be read.
   case invalid(id: RPCID, RPCError)

@@ -18,7 +18,7 @@ public struct PlainTokenGet: Sendable, Equatable {
   /// So that neither an `Int64` nor a floating-point number can lose a digit.
   static let maximumDigits = 15
   static let maximumScopes = 32
-  /// Of the array as written.
+  /// The array's, as written.
   static let maximumScopeBytes = 2048
 
   /// One pass, without allocation. The line may end with its newline.

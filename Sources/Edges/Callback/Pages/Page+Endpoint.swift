@@ -17,7 +17,7 @@ extension Page {
     lead: "This sign-in was not looked at, and still waits.", hint: "Reload this page in a few seconds.",
     extraHeaders: ["Retry-After": "5"])
 
-  /// For a user who would sign in for another user, or was lured to: it reveals nothing of the login.
+  /// For a user who would sign in for another user, or was tricked into it: it reveals nothing of the login.
   static let otherUser = Page(
     status: .forbidden, tone: .bad, heading: "Sign-in of another user",
     lead: "Another user of this machine started this sign-in. Nothing was done, and it is still open.",

@@ -10,7 +10,7 @@ extension RequestClassifier {
     guard !head.uri.utf8.contains(UInt8(ascii: "#")) else { return .refusal(.fragment) }
     guard let provider = LogoutPath.provider(in: path) else { return .refusal(.unknownProvider) }
     guard head.method == .POST else { return .refusal(.notPost) }
-    // Only browsers send it, for any page that a user visits.
+    // Only browsers send it, for any page that a user opens.
     guard head.headers["Sec-Fetch-Site"].allSatisfy({ $0.lowercased() == "none" }) else {
       return .refusal(.fromBrowser)
     }

@@ -22,7 +22,7 @@ struct HeadCheck {
         .init(statusCode: 421, reasonPhrase: "Misdirected Request"), error: "misdirected",
         "this is not the host that was asked for", hint: "Use 127.0.0.1 with the port.")
     }
-    // A page that a user visits could make the user's browser ask (RFC 6454, Fetch Metadata).
+    // A page that a user opens could make the user's browser ask (RFC 6454, Fetch Metadata).
     let isBrowser =
       !servesBrowsers
       && head.headers.contains { name, _ in

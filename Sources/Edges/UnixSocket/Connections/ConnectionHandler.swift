@@ -152,7 +152,7 @@ final class ConnectionHandler {
     }
   }
 
-  /// The reserved amount of the connection's lines, and its slot among those that wait for room.
+  /// The reserved amount of the connection's lines, and its slot in the queue for room.
   func releaseMemory() {
     guard let connection else { return }
     pace?.connections -= 1

@@ -5,7 +5,7 @@ import NIOCore
 final class CredentialConnectionTable {
   private let limit: Int
   private(set) var connections: [ObjectIdentifier: CredentialHandler] = [:]
-  /// For those that are not the manager.
+  /// For clients other than the manager.
   var refusals = Refusals()
   /// Listening sockets that would accept.
   private var held: [ChannelHandlerContext] = []

@@ -106,7 +106,7 @@ final class CredentialHandler: ChannelInboundHandler {
     hasEnded = true
     letGo?()
     letGo = nil
-    // Closing early gives no caller more than its share: it counts until the source has answered.
+    // Closing early gives no caller more than its share: the connection is counted until the source has answered.
     if !isAsking { table.leave(self) }
   }
 

@@ -7,7 +7,7 @@ import Synchronization
 final class Closer: Sendable {
   /// At once; the others wait, each with the descriptor that it has.
   static let threads = 64
-  /// Of these, one holder's, and those of all callers without a rule.
+  /// The maximum of these for one holder, and for all callers without a rule.
   static let threadsOfUser = 16
   static let threadsOfUnnamed = 32
 

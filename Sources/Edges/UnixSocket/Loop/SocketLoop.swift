@@ -44,7 +44,7 @@ final class SocketLoop {
   private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
-  /// Of one holder other than root and the broker's own user, and of all callers without a rule.
+  /// The limit of one holder other than root and the broker's own user, and of all callers without a rule.
   static let absorbedPerUser = 8
   static let absorbedUnnamed = 32
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
@@ -91,7 +91,7 @@ final class SocketLoop {
   /// The last read of any connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
   private var hasReceived = false
-  /// Of one connection in this iteration.
+  /// The amount of one connection in this iteration.
   private var receivedAtMost = receivedPerTurn
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()

@@ -213,7 +213,7 @@ public final class SocketServer: Sendable {
   /// Stops accepting and refuses new requests with `shutting_down`. Requests in flight may finish; the others are
   /// answered `shutting_down` after `deadline`. Then every connection is closed. Ends soon after the deadline.
   ///
-  /// Input that a client could send before it learns of the end is answered.
+  /// Input that a client sent before the end is answered.
   public func drain(deadline: Duration) async {
     await stopAccepting()
     table.startDraining()

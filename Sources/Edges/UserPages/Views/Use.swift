@@ -44,7 +44,7 @@ extension Ask {
     let server = query["server"] ?? ""
     let role = query["role"] ?? ""
     guard [server, role, account.account].allSatisfy({ $0.isEmpty || Self.isPlain($0) }) else {
-      return Parts.message("bad", "this text cannot stand in a configuration", "Use letters, digits and .-_:/@ only.")
+      return Parts.message("bad", "this text is not valid in a configuration", "Use letters, digits and .-_:/@ only.")
     }
     var target = ToolTarget(account: account.account, place: Place(server), address: server, user: role)
     var words = ["grantctl configure", tool.name, account.account]
@@ -110,7 +110,7 @@ extension Ask {
     }
   }
 
-  /// Nothing that could end a line, a word or a quotation of a configuration.
+  /// No character that could end a line, a value or a quotation of a configuration.
   private static func isPlain(_ text: String) -> Bool {
     text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !"\"'`\\<>{}|;$#()".utf8.contains($0) }
   }

@@ -13,7 +13,7 @@ struct RestoreCommand: BrokerCommand {
 
       Only one broker may go on with a grant: stop the one that the backup is of, for good, before you restore. \
       Where that has refreshed tokens since, providers that rotate refresh tokens strictly end the grant as the old \
-      one comes back, and a person signs in again.
+      one comes back, and the user must sign in again.
 
       Examples:
         grantctl restore grantd.backup

@@ -5,7 +5,7 @@ import BrokerAPI
 
 struct LockCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "lock", abstract: "Return no token until `grantctl unlock`.",
+    commandName: "lock", abstract: "Stop all token releases until `grantctl unlock`.",
     usage: "grantctl lock [options]",
     discussion: """
       A user's broker completes its running exchanges, then drops the key and all tokens from memory, and puts the key \
