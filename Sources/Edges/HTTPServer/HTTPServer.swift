@@ -32,6 +32,8 @@ public final class HTTPServer: Sendable {
     public var idle = Duration.seconds(75)
     /// For which a request's body may stop, and a client may read nothing of its answer.
     public var stall = Duration.seconds(30)
+    /// How often each event loop checks these times while it has a connection.
+    public var timeCheck = Duration.seconds(1)
     /// From the connection's slot to the end of its request's body, with its own time limit; nil: none.
     public var request: Duration?
     /// From the last answer to the connection's end; input is read and dropped during this time.

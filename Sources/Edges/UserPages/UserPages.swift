@@ -118,6 +118,8 @@ extension HTTPServer.Limits {
     limits.requestsPerSecond = 200
     limits.requestLine = 4096
     limits.stop = .seconds(1)
+    // An open page costs next to nothing.
+    limits.timeCheck = .seconds(15)
     return limits
   }
 }

@@ -68,7 +68,8 @@ final class ServedConnections {
     incoming.begin(handler)
     if tick == nil {
       let own = NIOLoopBound(self, eventLoop: loop)
-      tick = loop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in
+      let pause = TimeAmount(limits.timeCheck)
+      tick = loop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in
         own.value.checkTimes()
       }
     }
