@@ -112,7 +112,7 @@ def eventually(what, condition, seconds=PATIENCE):
             if found:
                 return found
             failure = None
-        except (Refused, OSError, Gone, AssertionError) as error:
+        except (Refused, OSError, Gone, AssertionError, RuntimeError) as error:
             failure = error
         if time.monotonic() > end:
             raise AssertionError(f"after {seconds} s still not: {what}" + (f" ({failure})" if failure else ""))

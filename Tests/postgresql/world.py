@@ -1,9 +1,10 @@
 """One server for all cases, a database and machines for each."""
 
 from cluster import ROLE, Cluster
-from machines import Machine, Provider, new_key
+from machines import Machine, Provider, eventually, new_key
 
 LINES = 12
+START_SECONDS = 60
 
 
 class World:
@@ -25,6 +26,8 @@ class World:
         self.database = f"case{self.number}"
         self.case = self.folder / name
         self.case.mkdir()
+        # After a case that ended its server, it may still recover.
+        eventually("the server accepts connections", lambda: self.cluster.sql("SELECT 1", database="postgres"), START_SECONDS)
         self.cluster.sql(f"CREATE DATABASE {self.database}", database="postgres")
         self.provider = Provider(self.case)
 

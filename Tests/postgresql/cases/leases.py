@@ -65,12 +65,12 @@ def stale_fence(world):
     """An answer under a lease that another broker has taken is not written over its account."""
     one = world.machine("one")
     one.adopt("a")
-    call = under_way(world, one, 1)
     other_run(world)
+    call = under_way(world, one, 3)
     before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
     world.sql(
         f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, until = clock_timestamp() + interval '2 min'")
-    time.sleep(2)
+    time.sleep(3.5)
     assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == before, "a stale fence was written"
     assert generation(world) == 1
     # The other gives it back without an answer: this one is all that remains of the grant.
@@ -84,10 +84,10 @@ def changed_grant(world):
     """An answer is not written over a grant that another broker has replaced."""
     one = world.machine("one")
     one.adopt("a")
-    under_way(world, one, 1)
+    under_way(world, one, 2)
     world.sql("UPDATE grantd.grants SET generation = 7")
     before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
-    time.sleep(2)
+    time.sleep(2.5)
     assert generation(world) == 7
     assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == before
 
