@@ -62,8 +62,8 @@ def restart(world):
     eventually("the account is known", lambda: two.get("a") == "a-a2")
     for mode in ("immediate", "fast"):
         before = world.provider.refreshes()
-        world.provider.delay(0.5)
-        one.attempt("token.report_rejected", account="a", generation=before, timeout=0.01)
+        world.provider.delay(1.5)
+        one.attempt("token.report_rejected", account="a", generation=before, timeout=0.8)
         eventually("the request is sent", lambda: world.provider.refreshes() == before + 1)
         world.cluster.restart(mode)
         token = f"a-a{before + 2}"
