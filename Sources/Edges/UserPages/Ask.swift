@@ -6,7 +6,7 @@ import NIOHTTP1
 import OAuth
 import Pages
 
-/// One request of a visit: its parameters, and the methods of the socket that answer it.
+/// One request of a session: its parameters, and the methods of the socket that answer it.
 struct Ask: Sendable {
   let pages: UserPages
   let visit: Visits.Visit

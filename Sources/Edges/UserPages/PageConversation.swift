@@ -80,7 +80,7 @@ final class PageConversation: HTTPConversation {
     }
   }
 
-  /// Why a request has no visit.
+  /// Why a request has no session.
   private func stranger(_ head: HTTPRequestHead, _ cookie: String?, _ caller: Caller) -> PageNotice {
     guard let cookie else { return Fields(head.query)?["opened"] != nil ? .noCookies : .noVisit }
     return pages.isOfOther(cookie, than: caller.uid) ? .otherUser : .endedVisit

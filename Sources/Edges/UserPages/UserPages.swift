@@ -44,7 +44,7 @@ public final class UserPages: Sendable {
   /// Whether a link may still be used, or a page is open.
   public var isInUse: Bool { state.withLock { $0.visits.isInUse(at: surroundings.uptime()) } }
 
-  /// Ends all visits, and the streams of events.
+  /// Ends all sessions, and the streams of events.
   public func close() {
     let live = state.withLock { state in
       defer { state = State() }
@@ -53,7 +53,7 @@ public final class UserPages: Sendable {
     for events in live { events.end() }
   }
 
-  // MARK: Visits
+  // MARK: Sessions
 
   var port: Int? { state.withLock { $0.port } }
 

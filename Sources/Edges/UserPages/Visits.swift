@@ -8,9 +8,9 @@ struct Visits {
   static let mostLinksOfUser = 8
   static let mostVisits = 256
   static let mostVisitsOfUser = 16
-  /// A visit without an open page ends after this time.
+  /// A session without an open page ends after this time.
   static let idle = Duration.seconds(600)
-  /// Sign-ins that a visit remembers.
+  /// Sign-ins that a session remembers.
   static let mostLogins = 8
 
   private struct Link {
@@ -73,7 +73,7 @@ struct Visits {
     return .opened(visit)
   }
 
-  /// The visit that a request belongs to; nil: none of this user.
+  /// The session that a request belongs to; nil: none of this user.
   mutating func visit(_ id: String, of user: UInt32, at now: Duration) -> Visit? {
     guard var visit = visits[id], visit.user == user, !isIdle(visit, at: now) else { return nil }
     visit.seen = now
@@ -81,7 +81,7 @@ struct Visits {
     return visit
   }
 
-  /// Whether the visit is another user's.
+  /// Whether the session is another user's.
   func isOfOther(_ id: String, than user: UInt32) -> Bool { visits[id].map { $0.user != user } ?? false }
 
   mutating func end(_ id: String) { visits[id] = nil }
@@ -113,7 +113,7 @@ struct Visits {
   }
 }
 
-/// A sign-in that a visit has started.
+/// A sign-in that a session has started.
 struct StartedLogin: Sendable {
   var id: String
   var provider: String

@@ -23,7 +23,7 @@ extension Ask {
 
     func words(for reader: UInt32) -> String {
       let parts = [
-        uid.map { Words.user($0, for: reader) }, gid.map { "group \($0)" }, unit, userUnit.map { "user unit \($0)" },
+        uid.map { PageText.user($0, for: reader) }, gid.map { "group \($0)" }, unit, userUnit.map { "user unit \($0)" },
         exe,
       ]
       let text = parts.compactMap(\.self).joined(separator: ", ")
@@ -135,7 +135,7 @@ extension Ask {
         result.allowed
         ? "" : "<p>These lines allow it:</p><pre tabindex=\"0\">\(HTML.lines(rule(account, subject)))</pre>" as HTML
       return """
-        <div class="message \(tone)" id="tried"><p><bdi>\(Words.caller(who, for: user))</bdi> \(word) <bdi>\(account)</bdi>.</p>\
+        <div class="message \(tone)" id="tried"><p><bdi>\(PageText.caller(who, for: user))</bdi> \(word) <bdi>\(account)</bdi>.</p>\
         <p><bdi>\(words: Parts.sentence(result.why))</bdi></p>\(rule)</div>
 
         """

@@ -112,14 +112,14 @@ extension Ask {
     guard !records.isEmpty else { return Parts.empty("No records", "No record matches the filters.") }
     let rows = records.map { record -> HTML in
       let who = record.uid.map {
-        Words.caller(.init(uid: $0, unit: record.unit, user_unit: record.user_unit, exe: record.exe), for: user)
+        PageText.caller(.init(uid: $0, unit: record.unit, user_unit: record.user_unit, exe: record.exe), for: user)
       }
       let isOK = record.result == "ok"
       let result = Parts.badge(isOK ? "good" : "bad", "\(record.result.replacing("_", with: " "))")
       let detail: HTML = record.detail.map { "<p><bdi>\($0, limit: 300)</bdi></p>" } ?? ""
       let count = record.count > 1 ? " (\(record.count) times)" : ""
       return """
-        <tr><td class="nowrap">\(Words.ago(record.last, now))</td><td class="long"><bdi>\(record.account ?? "–")</bdi></td>\
+        <tr><td class="nowrap">\(PageText.ago(record.last, now))</td><td class="long"><bdi>\(record.account ?? "–")</bdi></td>\
         <td class="long">\(record.method)\(count)\(detail)</td><td class="long"><bdi>\(who ?? "grantd", limit: 200)</bdi></td>\
         <td>\(result)</td></tr>
 

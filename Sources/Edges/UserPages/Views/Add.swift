@@ -18,7 +18,7 @@ extension Ask {
       let cards = list.providers.prefix(Self.mostProviders).map { provider -> HTML in
         """
         <article class="card"><div class="title"><h3><bdi>\(provider.display_name, limit: 64)</bdi></h3></div>
-        <p class="who"><bdi>\(provider.provider)</bdi>, \(Words.count(provider.accounts, "account"))</p>
+        <p class="who"><bdi>\(provider.provider)</bdi>, \(PageText.count(provider.accounts, "account"))</p>
         <div class="controls">\(start(provider.provider))</div></article>
 
         """
@@ -186,7 +186,7 @@ extension Ask {
     }
     let passed = found.filter { $0.result == .ok }
     let folded: HTML =
-      "<details><summary>\(Words.count(passed.count, "check")) passed</summary><ul class=\"steps\">\(self.rows(passed))</ul></details>"
+      "<details><summary>\(PageText.count(passed.count, "check")) passed</summary><ul class=\"steps\">\(self.rows(passed))</ul></details>"
     return page(
       View(
         title: "Sign in at \(provider)", section: .home,

@@ -37,8 +37,8 @@ extension Ask {
       return page(
         View(
           title: "Approvals", section: .approvals,
-          lead: "<p class=\"lead\">\(Words.count(count, "request")) \(count == 1 ? "waits" : "wait")</p>",
-          main: first + second, said: count == 0 ? "" : "\(Words.count(count, "request")) for your approval",
+          lead: "<p class=\"lead\">\(PageText.count(count, "request")) \(count == 1 ? "waits" : "wait")</p>",
+          main: first + second, said: count == 0 ? "" : "\(PageText.count(count, "request")) for your approval",
           reload: 5))
     }
   }
@@ -55,8 +55,8 @@ extension Ask {
     }
     return """
       <article class="card warn"><div class="title"><h2><bdi>\(release.account)</bdi></h2>\
-      <span class="badge warn"><span data-until="\(release.until)">\(Words.duration(release.until - now))</span> left</span></div>
-      <dl><div><dt>Who</dt><dd><bdi>\(Words.caller(release.caller, for: user), limit: 300)</bdi></dd></div>
+      <span class="badge warn"><span data-until="\(release.until)">\(PageText.duration(release.until - now))</span> left</span></div>
+      <dl><div><dt>Who</dt><dd><bdi>\(PageText.caller(release.caller, for: user), limit: 300)</bdi></dd></div>
       \(asked)\(resource)<div><dt>Rule</dt><dd><bdi>\(release.rule)</bdi></dd></div></dl>
       <div class="controls">\(button("once", "main", "Allow once"))\(button("span", "", "Allow for 10 minutes"))\
       \(button("deny", "quiet", "Deny"))</div></article>
@@ -72,8 +72,8 @@ extension Ask {
     let badge = word.allowed ? Parts.badge("good", "Allowed") : Parts.badge("bad", "Denied")
     return """
       <article class="card"><div class="title"><h3><bdi>\(word.account)</bdi></h3>\(badge)</div>
-      <p class="who"><bdi>\(Words.caller(word.caller, for: user), limit: 300)</bdi></p>
-      <p class="time">\(word.method), for \(Words.duration(word.until - now))\(left)</p>
+      <p class="who"><bdi>\(PageText.caller(word.caller, for: user), limit: 300)</bdi></p>
+      <p class="time">\(word.method), for \(PageText.duration(word.until - now))\(left)</p>
       <div class="controls">\(revoke)</div></article>
 
       """

@@ -19,7 +19,7 @@ extension Ask {
           main: Parts.empty(
             "No rule lets you see the broker", "\(words: Parts.sentence(error.nextStep ?? error.message))")))
     case .success(let status):
-      let troubles = Troubles(status, now: now).html
+      let troubles = SystemProblems(status, now: now).html
       let providers = (try? await call(ProviderList.self, NoParams()).get().providers) ?? []
       let times = RefreshTimes((try? await call(BrokerMetrics.self, NoParams()).get().text) ?? "")
       let rows = providers.prefix(Self.mostProviders).map { row($0, status, times) }
@@ -38,14 +38,14 @@ extension Ask {
       let good: HTML =
         count > 0
         ? Parts.message(
-          "warn", "\(Words.count(count, "account")) with a problem", nil,
+          "warn", "\(PageText.count(count, "account")) with a problem", nil,
           "<p class=\"step\"><a href=\"/?problems=1\">Show \(count == 1 ? "it" : "them")</a></p>")
         : troubles.isEmpty ? "<div class=\"message good\"><p>Nothing needs your attention.</p></div>\n" : ""
       return page(
         View(
           title: "Health", section: .health,
           lead:
-            "<p class=\"lead\">grantd \(status.version), running for \(Words.duration(now - status.started_at))</p>",
+            "<p class=\"lead\">grantd \(status.version), running for \(PageText.duration(now - status.started_at))</p>",
           main: """
             \(good)\(troubles)<h2>Broker</h2>\(await facts(status))<h2>Providers</h2>\(table)\
             <p class="soft">More checks, of the machine and the service: <code>grantctl doctor</code></p>
@@ -56,7 +56,7 @@ extension Ask {
 
   /// When a method last succeeded, by the audit trail.
   private func latest(_ method: String, _ records: [AuditList.Line]) -> String {
-    records.first { $0.method == method && $0.result == "ok" }.map { Words.ago($0.last, now) }
+    records.first { $0.method == method && $0.result == "ok" }.map { PageText.ago($0.last, now) }
       ?? "none in the audit trail"
   }
 
@@ -66,7 +66,7 @@ extension Ask {
       ("Sign-ins", status.callback.isEmpty ? "the callback endpoint is off" : status.callback.joined(separator: ", ")),
       (
         "Settings",
-        "\(status.configuration.path ?? "built-in defaults"), read \(Words.ago(status.configuration.loaded_at, now))"
+        "\(status.configuration.path ?? "built-in defaults"), read \(PageText.ago(status.configuration.loaded_at, now))"
       ), ("Accounts", status.summary),
     ]
     // A call that is refused would be in the audit trail.
@@ -78,7 +78,7 @@ extension Ask {
     }
     if let skew = status.provider_conditions?.compactMap(\.skew_seconds).max(by: { abs($0) < abs($1) }) {
       let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
-      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(Words.duration(seconds)) from a provider's"))
+      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(PageText.duration(seconds)) from a provider's"))
     }
     for listener in status.listeners ?? [] {
       facts.append(("Listener", "\(listener.setting): \(listener.address), \(listener.state)"))
@@ -101,7 +101,7 @@ extension Ask {
       case "suspended": ("bad", "Refuses this client")
       default: ("warn", "\(provider.state)")
       }
-    let since: HTML = condition?.since.map { "<p>for \(Words.duration(now - $0))</p>" } ?? ""
+    let since: HTML = condition?.since.map { "<p>for \(PageText.duration(now - $0))</p>" } ?? ""
     let error: HTML =
       provider.state == "ok" ? "" : provider.last_error.map { "<p><bdi>\(Parts.sentence($0))</bdi></p>" } ?? ""
     let rate: HTML =

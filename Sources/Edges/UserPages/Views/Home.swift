@@ -34,12 +34,12 @@ extension Ask {
     let cards = [bad, rest].filter { !$0.isEmpty }.map { cards -> HTML in "<div class=\"cards\">\(cards)</div>\n" }
     let all = status.accounts.values.reduce(0, +)
     let count = Self.problemCount(status)
-    let notes = Troubles(status, now: now).html
+    let notes = SystemProblems(status, now: now).html
     let ask: HTML =
       waiting == 0
       ? ""
       : """
-      <div class="message warn"><p>\(Words.count(waiting, "request")) for a token \(waiting == 1 ? "waits" : "wait") for your approval.</p>\
+      <div class="message warn"><p>\(PageText.count(waiting, "request")) for a token \(waiting == 1 ? "waits" : "wait") for your approval.</p>\
       <p class="controls"><a class="button" href="/approvals">Look at approvals</a></p></div>
 
       """
@@ -55,9 +55,9 @@ extension Ask {
     return page(
       View(
         title: onlyProblems ? "Accounts with a problem" : "Accounts", section: .home,
-        lead: "<p class=\"lead\">\(Words.count(all, "account"))\(count == 0 ? "" : ", \(count) with a problem")</p>",
+        lead: "<p class=\"lead\">\(PageText.count(all, "account"))\(count == 0 ? "" : ", \(count) with a problem")</p>",
         controls: all == 0 ? "" : "<a class=\"button main\" href=\"/add\">Add an account</a>",
-        main: ask + notes + more + body, said: count == 0 ? "" : "\(Words.count(count, "account")) with a problem"))
+        main: ask + notes + more + body, said: count == 0 ? "" : "\(PageText.count(count, "account")) with a problem"))
   }
 
   private static func problemCount(_ status: BrokerStatus.Result) -> Int {
@@ -132,15 +132,15 @@ extension Ask {
   private func soon(_ account: AccountView) -> HTML {
     guard account.refresh_expires_soon == true, let end = account.refresh_expires_at else { return "" }
     return Parts.message(
-      "warn", "the sign-in ends \(Words.until(end, now))", "Sign in again before then, so that nothing stops.")
+      "warn", "the sign-in ends \(PageText.until(end, now))", "Sign in again before then, so that nothing stops.")
   }
 
   private func time(_ account: AccountView) -> HTML {
     guard let end = account.expires_at else { return "<p class=\"time\">The token has no known end.</p>\n" }
     let left = end - now
     let life = max(1, end - (account.last_refresh_at ?? account.logged_in_at))
-    let words = left > 0 ? "\(Words.duration(left)) left" : "Expired \(Words.ago(end, now))"
-    let next = account.next_refresh_at.map { ", next refresh \(Words.until($0, now))" } ?? ""
+    let words = left > 0 ? "\(PageText.duration(left)) left" : "Expired \(PageText.ago(end, now))"
+    let next = account.next_refresh_at.map { ", next refresh \(PageText.until($0, now))" } ?? ""
     let tone: HTML = left > 0 ? account.state.tone : "bad"
     return """
       <div class="time">\(Parts.bar(Double(left) / Double(life), tone, label: words))\

@@ -120,7 +120,7 @@ extension Ask {
     }
     return View(
       title: "Sign in to \(login.account)", section: .home,
-      lead: "<p class=\"lead\">Waiting for you. This ends \(Words.until(login.expiresAt, now)).</p>",
+      lead: "<p class=\"lead\">Waiting for you. This ends \(PageText.until(login.expiresAt, now)).</p>",
       main: """
         \(warnings)<div class="panels">\(way)</div>
         <div class="controls">\(form("/login/cancel", [("id", login.id)], "<button class=\"quiet\">Cancel</button>"))</div>

@@ -66,12 +66,12 @@ struct Plot {
     }
     let (released, refused) = (Int(releases.reduce(0, +).rounded()), Int(refusals.reduce(0, +).rounded()))
     let label =
-      "\(Words.count(released, "release")) and \(Words.count(refused, "refusal")), at most \(Int(most.rounded())) in one bar"
+      "\(PageText.count(released, "release")) and \(PageText.count(refused, "refusal")), at most \(Int(most.rounded())) in one bar"
     return """
       <svg class="plot" viewBox="0 0 \(span.count * 10) 101" preserveAspectRatio="none" role="img" aria-label="\(label)">\
       \(bars)<line class="axis" x1="0" y1="100.5" x2="\(span.count * 10)" y2="100.5"/></svg>
-      <p class="key"><span><b class="ok"></b>\(Words.count(released, "release"))</span>\
-      <span><b class="no"></b>\(Words.count(refused, "refusal"))</span></p>
+      <p class="key"><span><b class="ok"></b>\(PageText.count(released, "release"))</span>\
+      <span><b class="no"></b>\(PageText.count(refused, "refusal"))</span></p>
 
       """
   }

@@ -60,13 +60,13 @@ extension MCPBridge {
     }
   }
 
-  private func request(_ line: [UInt8], _ message: BridgedMessage, _ place: Place) -> ForwardExchange.Request {
+  private func request(_ line: [UInt8], _ message: BridgedMessage, _ place: Endpoint) -> ForwardExchange.Request {
     .init(method: "POST", target: place.target, headers: headers(message), body: line)
   }
 
   private func post(_ line: [UInt8], _ message: BridgedMessage, _ key: [UInt8]) -> Outcome {
     let session = state.withLock { $0.sessionID }
-    let (exchange, place): (ForwardExchange, Place)
+    let (exchange, place): (ForwardExchange, Endpoint)
     do throws(BridgeProblem) {
       (exchange, place) = try open { !isCancelled(key) }
     } catch {
@@ -145,7 +145,7 @@ extension MCPBridge {
     var (last, retry, failures) = (lastEvent, retry, 0)
     while failures < Limit.resumptions, !isCancelled(key) {
       Bridge.sleep(min(Limit.longestPause, retry.map { .milliseconds(min($0, 60_000)) } ?? .seconds(1)))
-      let (exchange, place): (ForwardExchange, Place)
+      let (exchange, place): (ForwardExchange, Endpoint)
       do throws(BridgeProblem) {
         (exchange, place) = try open { !isCancelled(key) }
       } catch {

@@ -26,7 +26,7 @@ final class MCPBridge: Sendable {
   }
 
   /// The broker's socket for HTTP, and the server's path there.
-  struct Place: Sendable {
+  struct Endpoint: Sendable {
     var socket: String
     var target: String
   }
@@ -47,9 +47,9 @@ final class MCPBridge: Sendable {
   private let writing = Mutex(())
   private let out: @Sendable ([UInt8]) -> Void
   let log: @Sendable (String) -> Void
-  private let find: @Sendable () -> Result<Place, BridgeProblem>
+  private let find: @Sendable () -> Result<Endpoint, BridgeProblem>
   private let isExpected: @Sendable (UInt32) -> Bool
-  private let found = Mutex<Place?>(nil)
+  private let found = Mutex<Endpoint?>(nil)
   /// One session is begun at a time.
   let renewing = Mutex(())
 
@@ -58,7 +58,8 @@ final class MCPBridge: Sendable {
   ///   - isExpected: whether the broker may be of this user.
   ///   - out: writes one message with its newline.
   init(
-    find: @escaping @Sendable () -> Result<Place, BridgeProblem>, from isExpected: @escaping @Sendable (UInt32) -> Bool,
+    find: @escaping @Sendable () -> Result<Endpoint, BridgeProblem>,
+    from isExpected: @escaping @Sendable (UInt32) -> Bool,
     out: @escaping @Sendable ([UInt8]) -> Void, log: @escaping @Sendable (String) -> Void
   ) {
     self.find = find
@@ -154,7 +155,7 @@ final class MCPBridge: Sendable {
 
   // MARK: Requests
 
-  private func place() throws(BridgeProblem) -> Place {
+  private func place() throws(BridgeProblem) -> Endpoint {
     if let known = found.withLock({ $0 }) { return known }
     let place = try find().get()
     found.withLock { $0 = place }
@@ -162,7 +163,7 @@ final class MCPBridge: Sendable {
   }
 
   /// A connection to the broker; waits while it is restarted.
-  func open(whileWanted isWanted: () -> Bool) throws(BridgeProblem) -> (exchange: ForwardExchange, place: Place) {
+  func open(whileWanted isWanted: () -> Bool) throws(BridgeProblem) -> (exchange: ForwardExchange, place: Endpoint) {
     let end = Bridge.uptime() + Limit.absence
     while true {
       let problem: BridgeProblem

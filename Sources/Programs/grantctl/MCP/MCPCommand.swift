@@ -33,7 +33,7 @@ struct MCPCommand: BrokerCommand {
     guard let name = Self.encoded(account) else { throw Failure(.usage, "the account's name cannot be in a path") }
     let bridge = MCPBridge(
       find: {
-        Self.waiting { () async -> Result<MCPBridge.Place, BridgeProblem> in
+        Self.waiting { () async -> Result<MCPBridge.Endpoint, BridgeProblem> in
           do throws(Failure) {
             let place = try await ForwardURL(shell: shell, account: account, path: path).resourcePath(optional: false)
             return .success(.init(socket: try await Self.socket(shell), target: "/forward/\(name)\(place)"))

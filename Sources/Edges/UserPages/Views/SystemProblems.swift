@@ -3,7 +3,7 @@ import Pages
 
 /// What is wrong beside the accounts: providers, the store, the clock, token files and listeners. The same conditions as in
 /// `grantctl status`.
-struct Troubles {
+struct SystemProblems {
   /// Seconds.
   private static let noticedSkew = 5.0
 
@@ -16,7 +16,7 @@ struct Troubles {
       let seconds = Int64(exactly: abs(skew).rounded(.down)) ?? .max
       html += Parts.message(
         "warn",
-        "this machine's clock is \(Words.duration(seconds)) \(skew > 0 ? "ahead of" : "behind") provider \(condition.provider)",
+        "this machine's clock is \(PageText.duration(seconds)) \(skew > 0 ? "ahead of" : "behind") provider \(condition.provider)",
         "Check `timedatectl`: is the clock synchronized?")
       break
     }
@@ -38,8 +38,8 @@ struct Troubles {
   }
 
   private mutating func add(_ condition: BrokerStatus.ConditionView, _ now: Int64) {
-    let since = condition.since.map { " for \(Words.duration(now - $0))" } ?? ""
-    let retry = condition.retry_at.map { " It is asked again \(Words.until($0, now))." } ?? ""
+    let since = condition.since.map { " for \(PageText.duration(now - $0))" } ?? ""
+    let retry = condition.retry_at.map { " It is asked again \(PageText.until($0, now))." } ?? ""
     let error = condition.last_error.map { Parts.sentence($0) + "." } ?? ""
     let name = "provider \(condition.provider)"
     switch condition.condition {

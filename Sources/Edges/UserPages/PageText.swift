@@ -2,7 +2,7 @@ import BrokerAPI
 import Pages
 
 /// Times, states and callers for users. Times are Unix seconds.
-enum Words {
+enum PageText {
   /// `45 s`, `59 min`, `1 h 30 min`, `12 h`, `3 days`: rounded down.
   static func duration(_ seconds: Int64) -> String {
     let seconds = max(0, seconds)
