@@ -69,7 +69,7 @@ import Testing
     (
       "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]",
       "grantd.toml:1: [[rule]] names nothing of a caller: add user, uid, group, gid, unit, user_unit or "
-        + "exe, or anyone = true if everybody is meant"
+        + "exe, or anyone = true for all callers"
     ),
     (
       "[[rule]]\nexe = \"/usr/bin/feed\"\naccounts = [\"*\"]\naccess = [\"use\"]",

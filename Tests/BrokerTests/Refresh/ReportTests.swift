@@ -132,7 +132,7 @@ import Testing
     #expect(try await report(rig, 1, Self.attacker).generation == 2)
     let error = await #expect(throws: RPCError.self) { try await report(rig, 2, Self.neighbour) }
     #expect(error?.reason == nil)
-    #expect(error?.code == RPCError.invalidParams("").code && error?.message.contains("not handed out") == true)
+    #expect(error?.code == RPCError.invalidParams("").code && error?.message.contains("not returned") == true)
     // From the cache as well as from the broker.
     _ = try await token(rig, .root)
     #expect(rig.cached("work", as: Self.neighbour) != nil)

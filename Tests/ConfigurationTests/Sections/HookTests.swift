@@ -93,7 +93,7 @@ import Testing
     let plain = try fixture.write("plain", "x", mode: 0o644)
     for (path, reason) in [
       ("/missing", "cannot be found: No such file or directory"), (plain, "cannot be executed: Permission denied"),
-      (fixture.folder, "is no file"),
+      (fixture.folder, "is not a file"),
     ] {
       let settings = try fixture.load("[[on_event]]\ncommand = [\"\(path)\"]")
       #expect(settings.hooks.count == 1)

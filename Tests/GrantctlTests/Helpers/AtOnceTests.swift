@@ -24,7 +24,7 @@ import Testing
         terminal.isErrTTY = true
         terminal.quietTime = .milliseconds(10)
       }
-      #expect(await eventually { recorder.err.contains("Waiting for a person to allow this") })
+      #expect(await eventually { recorder.err.contains("Waiting for approval") })
       gate.open()
       #expect(try await status == .success)
       #expect(broker.methods.filter { $0 == "token.get" }.count == 1)

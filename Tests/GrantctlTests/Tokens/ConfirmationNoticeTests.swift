@@ -31,7 +31,7 @@ import Testing
       }
       #expect(
         await eventually {
-          recorder.err == "Waiting for a person to allow this: grantctl approve (Ctrl-C gives up).\n"
+          recorder.err == "Waiting for approval: grantctl approve (Ctrl-C gives up).\n"
         })
       #expect(broker.params(of: "policy.explain") == ["account": "work", "method": "token.get"])
       gate.open()
