@@ -154,7 +154,7 @@ import Testing
     #expect(mkdir(folder.path + "/folder", 0o700) == 0)
     #expect(mkdir(folder.path + "/open", 0o700) == 0 && chmod(folder.path + "/open", 0o777) == 0)
     for (name, words) in [
-      ("link", "is a link"), ("loop/t", "is a link"), ("pipe", "is no file"), ("folder", "is no file"),
+      ("link", "is a link"), ("loop/t", "is a link"), ("pipe", "is not a file"), ("folder", "is not a file"),
       ("open/t", "every user can write"),
     ] {
       #expect(message(await write("A", file(folder.path + "/" + name)))?.contains(words) == true, "\(name)")

@@ -136,9 +136,9 @@ import Testing
     #expect(
       ProcessFiles.text(write(String(repeating: "a", count: 65_537), mode: 0o600))
         == .unreadable("it is longer than 64 KiB"))
-    #expect(ProcessFiles.text(folder) == .unreadable("it is no file"))
+    #expect(ProcessFiles.text(folder) == .unreadable("it is not a file"))
     #expect(ProcessFiles.text(folder + "/none") == .unreadable("No such file or directory"))
     #expect(mkfifo(folder + "/pipe", 0o600) == 0)
-    #expect(ProcessFiles.text(folder + "/pipe") == .unreadable("it is no file"))
+    #expect(ProcessFiles.text(folder + "/pipe") == .unreadable("it is not a file"))
   }
 }

@@ -130,7 +130,7 @@ import Testing
       changed[whole.count / 2] ^= 1
       for (bytes, word) in [
         (changed, "damaged"), (whole.prefix(whole.count / 2), "damaged"), (whole.prefix(50), "not whole"),
-        (Data("SQLite format 3".utf8), "no backup of grantd"),
+        (Data("SQLite format 3".utf8), "not a backup of grantd"),
       ] {
         let bad = rig.folder.path("bad")
         try Data(bytes).write(to: URL(fileURLWithPath: bad))

@@ -125,7 +125,7 @@ struct BadConfigurationTests {
       #expect(error.message.contains(rig.configurationFile + ":"))
       #expect(error.message.contains("did you mean [callback]?"))
       try rig.daemon.signal(SIGHUP)
-      try await eventually("the log says so") { rig.log.contains("the old one stays in force") }
+      try await eventually("the log says so") { rig.log.contains("the old one stays active") }
       #expect(try await rig.token().access_token == token)
       #expect(try await rig.startLogin("bob").id.isEmpty == false)
       try rig.configure("[provider.new]\nissuer = \"\(rig.demo.issuer)\"\nclient_id = \"demo\"")

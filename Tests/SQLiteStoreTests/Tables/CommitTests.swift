@@ -23,7 +23,7 @@ struct CommitTests {
       Issue.record("\(String(describing: error))")
       return
     }
-    #expect(detail.contains("does not fit"))
+    #expect(detail.contains("conflicts with the stored data"))
     #expect(try await store.load() == StoredState())
     try await store.commit([.putValue("x", "2")])
     #expect(try await store.load().values == ["x": "2"])

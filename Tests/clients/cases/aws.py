@@ -76,7 +76,7 @@ def refused(stage):
 def bad_input(stage):
     robot = ("--account", ROBOT)
     table = {
-        (): "the role is missing", ("--role", "x"): "no ARN", ("--role", ROLE, "--x", "y"): "no option",
+        (): "the role is missing", ("--role", "x"): "no ARN", ("--role", ROLE, "--x", "y"): "not an option",
         ("--role", ROLE): "no account is mapped",
         ("--role", ROLE, "--endpoint", "http://sts.example.com", *robot): "over http",
         ("--role", ROLE, "--endpoint", "https://127.0.0.1:1", *robot): "cannot be asked"}

@@ -147,7 +147,7 @@ def bad_input(stage):
     good = "protocol=https\nhost=git.example.com\n\n"
     table = {
         "10 MB": (b"a=b\n" * (5 << 19), "longer than"), "not UTF-8": (b"host=\xff\xfe\n\n", "not UTF-8"),
-        "no host": (b"protocol=https\nhost=a b\n\n", "no host name"), "no key": (b"hello\n\n", "without ="),
+        "no host": (b"protocol=https\nhost=a b\n\n", "not a host name"), "no key": (b"hello\n\n", "without ="),
     }
     for name, (data, word) in table.items():
         done = stage.helper("git", "get", text=data).ok()

@@ -149,7 +149,7 @@ def without_openid(scene):
     scene.provider("narrow", scopes='["email"]')
     scene.start("work", sections='[account.robot]\nprovider = "machine"\ngrant = "client_credentials"\n')
     scene.signed_in("data", "plain")
-    has(fails(scene, "unsupported_by_provider", "data"), 'kind = "oidc"')
+    has(fails(scene, "unsupported_by_provider", "data"), 'change `kind` and `issuer`')
     has(fails(scene, "unsupported_by_provider", "robot"), "has no user")
     scene.signed_in("mail", "narrow")
     has(fails(scene, "scope_not_granted", "mail"), "without the scope openid")

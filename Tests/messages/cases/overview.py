@@ -76,7 +76,7 @@ confirm_timeout = "20s"
 """, demo=home.provider())
     home.sign_in("demo", "bank")
     shell = home.terminal("-c", f"'{home.products}/grantctl' token bank; true", program="/bin/bash")
-    shell.until("Waiting for a person")
+    shell.until("Waiting for approval")
     shows(home.output("status"), "approvals 1 pending: grantctl approve")
     for columns in (80, 40):
         screen = home.terminal("approve", columns=columns).read_for(2)
