@@ -203,8 +203,10 @@ def dead(stage):
 
 def kill(world, account):
     """The provider refuses the account's refresh token."""
-    world.demo.control("fault", endpoint="token", kind="oauth_error", times=1)
-    answer = world.broker.ctl("refresh", account)
+    world.demo.control("fault", endpoint="token", kind="oauth_error", times=2)
+    # The first refusal ends nothing while the access token works.
+    world.broker.ctl("refresh", account)
+    answer = world.broker.ctl("refresh", account, "--now")
     assert world.state(account) == "login_required", (answer.stdout, answer.stderr)
 
 
