@@ -213,7 +213,7 @@ enum Sample {
       case .putRegistration(let registration): state.registrations.append(registration)
       case .removeRegistration: break
       case .putValue(let name, let value): state.values[name] = value
-      case .removeGrant, .removeTokens, .removeToken, .removeIntent, .removeLogin, .removeRevocation: break
+      case .removeGrant, .putIssuer, .removeTokens, .removeToken, .removeIntent, .removeLogin, .removeRevocation: break
       }
     }
     state.grants.sort { $0.account < $1.account }

@@ -16,6 +16,8 @@ class Proxy:
         self.folder, self.server = folder, pathlib.Path(server) / f".s.PGSQL.{PORT}"
         # COMMITs whose answers are passed on before one is lost with its connection; None: all.
         self.commits_left, self.lost, self.is_pooler, self.lock = None, 0, False, threading.Lock()
+        # After a lost answer nobody can connect.
+        self.goes_away = self.is_away = False
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(folder / f".s.PGSQL.{PORT}"))
         self.listener.listen()
@@ -32,6 +34,9 @@ class Proxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            if self.is_away:
+                client.close()
+                continue
             server = socket.socket(socket.AF_UNIX)
             server.connect(str(self.server))
             threading.Thread(target=self.copy, args=(client, server, False), daemon=True).start()
@@ -63,6 +68,7 @@ class Proxy:
                 return False
             self.commits_left = None
             self.lost += 1
+            self.is_away = self.goes_away
             return True
 
     def close(self):

@@ -139,6 +139,8 @@ public final class Broker {
   ///
   /// - Parameter progress: called now and then with how many accounts were read, of how many.
   public func start(_ progress: (@Sendable (Int, Int) -> Void)? = nil) async throws(StoreError) {
+    // Changes from now on are reported, so that none is missed.
+    let changes = journal.store.changesElsewhere
     let stored = try await journal.store.loadRest()
     await audit.begin()
     audit.started(reloading.configuration)
@@ -153,11 +155,11 @@ public final class Broker {
     if let clock = views.clockView { runtime.logger.warning("\(clock.message)", metadata: ["hint": "\(clock.hint)"]) }
     accounts.retryFailing()
     revocations.takeOver(stored.revocations)
-    logins.takeOver(stored.logins)
+    await logins.takeOver(stored.logins)
     declared.configure(reloading.configuration.accounts)
     await declared.take()
     files.takeOver(reloading.configuration.files)
-    followOthers()
+    followOthers(changes)
     updateSummary()
   }
 
@@ -205,13 +207,21 @@ public final class Broker {
   }
 
   /// Takes over what other brokers change, where several share the store.
-  private func followOthers() {
-    guard let changes = journal.store.changesElsewhere else { return }
+  private func followOthers(_ changes: AsyncStream<ChangesElsewhere>?) {
+    guard let changes else { return }
     Task {
-      for await account in changes {
-        await engine.changedElsewhere(account)
-        await logins.changedElsewhere(account)
-      }
+      for await change in changes { await follow(change) }
+    }
+  }
+
+  private func follow(_ change: ChangesElsewhere) async {
+    switch change {
+    case .accounts(let names):
+      await engine.changedElsewhere(names)
+      await logins.accountsChangedElsewhere(names)
+    case .logins(let ids): await logins.changedElsewhere(ids)
+    case .revocations: await revocations.follow()
+    case .registrations(let names): await registrations.changedElsewhere(names)
     }
   }
 

@@ -221,6 +221,8 @@ enum Limit {
   static let slowCommit = Duration.seconds(5)
   /// How long a refresh is leased at a store that several brokers share. The lease is prolonged as long as it takes.
   static let lease = Duration.seconds(120)
+  /// How long after a lease was asked for or prolonged requests may be sent under it: they arrive before it ends.
+  static let sendingTime = lease * 3 / 4
   /// How long the answer to a refresh is read for where it cannot be sent again, and how many of a provider's are
   /// read after their time without a place among its requests.
   static let lateAnswer = Duration.seconds(300)
@@ -240,6 +242,9 @@ enum Limit {
   static let leaseRecheck = Duration.seconds(1)
   /// How soon a lease is prolonged again after the store did not answer.
   static let prolongingPause = Duration.seconds(5)
+  /// How often, and after which time, a store is asked again whether a commit without an answer is on disk.
+  static let settlings = 5
+  static let settlingPause = Duration.seconds(1)
   /// How often a change is decided anew after another broker changed the account first, and a request is prepared anew
   /// after a reload.
   static let conflicts = 8

@@ -124,7 +124,7 @@ public final class HTTPTransport: Transport {
         headers: headers),
       body: request.body.map { .whole(ByteBuffer(bytes: $0)) } ?? .none,
       // The broker has its own pace for trying again, and a GET of a provider's may begin a login.
-      isRepeatable: false)
+      isRepeatable: false, latestSend: request.latestSend)
   }
 
   /// Requests to one server are sent on one loop, so that they share its connections.

@@ -9,12 +9,12 @@ import StoreRows
 struct Job: Sendable {
   enum Work: Sendable {
     case commit([Change])
-    case lease(RefreshIntent, for: Duration)
+    case lease(RefreshIntent, for: Duration, Takeover)
   }
 
   let work: Work
   let expecting: [Expectation]
-  /// The commit's id: 8 random bytes.
+  /// The commit's id.
   let revision: Data
   let answer: CheckedContinuation<Result<Leasing?, StoreError>, Never>
 
@@ -23,17 +23,24 @@ struct Job: Sendable {
     let changed: [AccountName] =
       switch work {
       case .commit(let changes): changes.compactMap(Writer.account(of:))
-      case .lease(let intent, _): [intent.account]
+      case .lease(let intent, _, _): [intent.account]
       }
     let expected: [AccountName] = expecting.compactMap { expectation in
       switch expectation {
       case .lease(let lease): lease.account
-      case .generation(let account, _): account
-      case .login: nil
+      case .revision(let account, _): account
+      case .login, .revocation, .noRegistration: nil
       }
     }
     return changed + expected
   }
+
+  /// The registrations whose names are locked.
+  var registrations: [ProviderName] {
+    expecting.compactMap { if case .noRegistration(let name) = $0 { name } else { nil } }
+  }
+
+  func expects(_ login: LoginID) -> Bool { expecting.contains(.login(login)) }
 }
 
 /// One transaction of several jobs: all statements are sent at once, and flushed once.
@@ -43,23 +50,34 @@ struct CommitGroup {
   /// A statement waits so long for a lock of another session.
   private static let lockTimeout = Duration.seconds(4)
 
+  /// "grnr": the locks of names of registrations.
+  private static let names = Int32(0x6772_6e72)
+
   let id: Data
   private let jobs: [Job]
   private(set) var queries: [Query] = []
   /// For each job the index of its check, and of its first further answer.
   private var places: [(check: Int, lease: Int?)] = []
-  /// The accounts that other brokers are notified of if the commit's expectations held.
-  private var concerned: [[AccountName]] = []
-  /// The indices of statements that return accounts, of removed logins.
-  private var removals: [[Int]] = []
+  /// What other brokers are notified of if the commit's expectations held.
+  private var concerned: [Set<Report>] = []
+  /// The intents of leases, as they are on disk if the lease was granted.
+  private let intents: [AccountName: Intent]
+
+  /// An intent that a lease writes, and the row that was on disk.
+  struct Intent {
+    let new: RefreshIntent
+    let before: [ColumnValue]?
+  }
 
   /// - Parameter previous: the id of the group before it, as the database has it: a transaction that was given up, and
   ///   that the server begins late, finds another one and writes nothing.
   init(
-    _ jobs: [Job], by writer: Writer, id: Data, after previous: Data, timeline: String, isKnown: (LoginID) -> Bool
+    _ jobs: [Job], by writer: Writer, id: Data, after previous: Data, timeline: String, intents: [AccountName: Intent],
+    isKnown: (LoginID) -> Bool
   ) throws {
     self.id = id
     self.jobs = jobs
+    self.intents = intents
     queries = [
       Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
       Query(
@@ -74,6 +92,10 @@ struct CommitGroup {
         """, [.text(writer.node), .blob(previous)]),
     ]
     lock(Set(jobs.flatMap(\.accounts)).sorted())
+    for name in Set(jobs.flatMap(\.registrations)).sorted(by: { $0.rawValue < $1.rawValue }) {
+      queries.append(
+        Query("SELECT pg_advisory_xact_lock(\(Self.names), hashtext($1::text))", [.text(name.rawValue)]))
+    }
     for job in jobs { try add(job, writer, timeline: timeline, isKnown: isKnown) }
     queries.append(
       Query(
@@ -87,8 +109,7 @@ struct CommitGroup {
   /// In one order at all brokers, so that no two wait for each other.
   private mutating func lock(_ accounts: [AccountName]) {
     guard !accounts.isEmpty else { return }
-    // A list as one text: no account's name has a space.
-    let names = ColumnValue.text(accounts.map(\.rawValue).joined(separator: " "))
+    let names = ColumnValue.text(Writer.list(accounts))
     queries.append(
       Query(
         """
@@ -109,24 +130,22 @@ struct CommitGroup {
   ) throws {
     let check = queries.count
     queries.append(writer.check(job.expecting))
-    var (told, removed) = ([AccountName](), [Int]())
+    var reports: Set<Report> = []
     switch job.work {
-    case .lease(let intent, let duration):
+    case .lease(let intent, let duration, let takeover):
       places.append((check, queries.count))
-      queries += try writer.lease(intent, for: duration, timeline: timeline)
+      let intents = intents[intent.account]
+      queries += try writer.lease(
+        intents?.new ?? intent, before: intents?.before, for: duration, takeover, timeline: timeline)
     case .commit(let changes):
       places.append((check, nil))
       for change in changes {
-        if case .removeLogin = change { removed.append(queries.count) }
-        queries += try writer.queries(change, revision: job.revision, isKnown: isKnown)
-        if case .putLogin(let login) = change { told.append(login.account) }
+        queries += try writer.queries(change, revision: job.revision) { isKnown($0) || job.expects($0) }
       }
-      let accounts = Set(changes.compactMap(Writer.account(of:))).sorted()
-      for account in accounts { queries += writer.told("account", account, job.revision) }
-      told += accounts
+      reports = Set(changes.compactMap { Report($0) })
+      queries += writer.revise(changes, job.revision) + writer.told(reports, job.revision)
     }
-    concerned.append(told)
-    removals.append(removed)
+    concerned.append(reports)
   }
 
   // MARK: Answers
@@ -134,9 +153,9 @@ struct CommitGroup {
   /// Whether the group before it was the one that this process wrote.
   func isNext(_ answers: [Answer]) -> Bool { answers[2].value?.text == "t" }
 
-  /// The answer to each job, and the accounts that other brokers are notified of.
-  func results(_ answers: [Answer]) -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
-    var (results, told) = ([Result<Leasing?, StoreError>](), Set<AccountName>())
+  /// The answer to each job, and what other brokers are notified of.
+  func results(_ answers: [Answer]) -> (results: [Result<Leasing?, StoreError>], told: Set<Report>) {
+    var (results, told) = ([Result<Leasing?, StoreError>](), Set<Report>())
     for (index, job) in jobs.enumerated() {
       let place = places[index]
       guard answers[place.check].value?.text == "t" else {
@@ -144,18 +163,19 @@ struct CommitGroup {
         continue
       }
       told.formUnion(concerned[index])
-      for place in removals[index] {
-        for row in answers[place].rows { if let name = row.first?.text.flatMap(AccountName.init) { told.insert(name) } }
-      }
-      guard let lease = place.lease, case .lease(let intent, _) = job.work else {
+      guard let lease = place.lease, case .lease(let intent, _, _) = job.work else {
         results.append(.success(nil))
         continue
       }
       if let fence = answers[lease].value?.integer {
-        results.append(.success(.granted(Lease(account: intent.account, fence: UInt64(bitPattern: fence)))))
+        let lease = Lease(account: intent.account, fence: UInt64(bitPattern: fence))
+        results.append(.success(.granted(lease, intents[intent.account]?.new ?? intent)))
       } else {
-        let left = answers[lease + 1].value?.integer ?? 0
-        results.append(.success(.held(for: .milliseconds(max(0, left)))))
+        // No row: it was given back meanwhile.
+        let row = answers[lease + 1].rows.first ?? [.null, .null]
+        results.append(
+          .success(
+            .held(LeaseHolder(name: row[1].text ?? "", remaining: .milliseconds(max(0, row[0].integer ?? 0))))))
       }
     }
     return (results, told)
@@ -163,8 +183,8 @@ struct CommitGroup {
 
   /// The answers to a group whose COMMIT was done, although its answer was lost. Leases are not granted: they may have
   /// ended since.
-  func settled(_ applied: String) -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
-    var (results, told) = ([Result<Leasing?, StoreError>](), Set<AccountName>())
+  func settled(_ applied: String) -> (results: [Result<Leasing?, StoreError>], told: Set<Report>) {
+    var (results, told) = ([Result<Leasing?, StoreError>](), Set<Report>())
     for (index, mark) in zip(jobs.indices, applied) {
       guard mark == "t" else {
         results.append(.failure(.conflict))
@@ -172,7 +192,7 @@ struct CommitGroup {
       }
       told.formUnion(concerned[index])
       if case .lease = jobs[index].work {
-        results.append(.success(.held(for: .zero)))
+        results.append(.success(.held(LeaseHolder(name: "", remaining: .zero))))
       } else {
         results.append(.success(nil))
       }

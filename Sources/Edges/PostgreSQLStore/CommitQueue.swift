@@ -37,8 +37,8 @@ final class CommitQueue: @unchecked Sendable {
   /// The latest group in the database.
   var latest = Data()
   var timeline = ""
-  /// Called with the accounts that a transaction changed.
-  var tell: @Sendable (Set<AccountName>) -> Void = { _ in }
+  /// Called with what a transaction changed.
+  var tell: @Sendable (Set<Report>) -> Void = { _ in }
 
   init(
     _ target: Target, uptime: @escaping @Sendable () -> Duration, randomBytes: @escaping @Sendable (Int) -> [UInt8]
@@ -48,8 +48,10 @@ final class CommitQueue: @unchecked Sendable {
 
   // MARK: From everywhere
 
-  func add(_ work: Job.Work, expecting: [Expectation]) async throws(StoreError) -> Leasing? {
-    let revision = Data(randomBytes(8))
+  func add(
+    _ work: Job.Work, expecting: [Expectation], as commit: Revision = .random()
+  ) async throws(StoreError) -> Leasing? {
+    let revision = commit.data
     let result = await withCheckedContinuation { continuation in
       let job = Job(work: work, expecting: expecting, revision: revision, answer: continuation)
       let refusal = inbox.withLock { inbox -> StoreError? in
@@ -165,19 +167,31 @@ final class CommitQueue: @unchecked Sendable {
       return results
     } catch let failure as SessionFailure where failure.mayConcernOneCommit && jobs.count > 1 {
       return jobs.flatMap { write([$0]) }
+    } catch let unsettled as Unsettled {
+      let detail = unsettled.failure.message
+      return jobs.map { job in
+        // The same broker gets a lease again.
+        if case .lease = job.work { return .failure(unsettled.failure) }
+        return .failure(.unknown(path: target.location, detail: detail))
+      }
     } catch {
       return all(StoreError(error, at: target.location))
     }
   }
 
+  /// It is not known whether the group's transaction was done.
+  private struct Unsettled: Error {
+    let failure: StoreError
+  }
+
   private func commit(
     _ jobs: [Job], _ writer: Writer
-  ) throws -> (results: [Result<Leasing?, StoreError>], told: Set<AccountName>) {
+  ) throws -> (results: [Result<Leasing?, StoreError>], told: Set<Report>) {
     for isLast in [false, true] {
       let session = try connected()
       let group = try CommitGroup(
         jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline,
-        isKnown: { knownLogins.contains($0) })
+        intents: try intents(of: jobs, writer, session), isKnown: { knownLogins.contains($0) })
       do {
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
@@ -188,17 +202,42 @@ final class CommitQueue: @unchecked Sendable {
       } catch let failure as SessionFailure {
         guard failure.isUnknown else { throw failure }
         // The transaction may have been done.
-        if let applied = try settle(group, writer) { return group.settled(applied) }
+        do {
+          if let applied = try settle(group, writer) { return group.settled(applied) }
+        } catch {
+          throw Unsettled(failure: StoreError(error, at: target.location))
+        }
         if isLast || failure == .unconfirmed { throw failure }
       }
     }
     throw StoreError.closed
   }
 
+  /// What is on disk of the intents of accounts that are leased.
+  private func intents(
+    of jobs: [Job], _ writer: Writer, _ session: Session
+  ) throws -> [AccountName: CommitGroup.Intent] {
+    let wanted = jobs.compactMap { job in if case .lease(let intent, _, _) = job.work { intent } else { nil } }
+    guard !wanted.isEmpty else { return [:] }
+    let answers = try session.run(wanted.map { Writer.intent($0.account) }, until: uptime() + Self.patience)
+    var intents: [AccountName: CommitGroup.Intent] = [:]
+    for (intent, answer) in zip(wanted, answers) {
+      let before = answer.rows.first
+      intents[intent.account] = .init(new: writer.continued(intent, from: before), before: before)
+    }
+    return intents
+  }
+
   /// Whether the transaction whose answer was lost was done. The row's lock waits for one that is being done, and one that
   /// begins later finds another group before it.
   private func settle(_ group: CommitGroup, _ writer: Writer) throws -> String? {
-    let session = try connected()
+    let answers = try fence(writer, try connected(), [])
+    guard let row = answers[2].rows.first, row[0].blob == group.id else { return nil }
+    return row[1].text
+  }
+
+  /// Ends what this store may still have under way: a transaction that begins later finds another group before it.
+  private func fence(_ writer: Writer, _ session: Session, _ questions: [Query]) throws -> [Answer] {
     let fence = Data(randomBytes(8))
     let answers = try session.run(
       [
@@ -206,11 +245,18 @@ final class CommitQueue: @unchecked Sendable {
         Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
         Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
         Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
-        Query("COMMIT"),
-      ], until: uptime() + Self.patience)
+      ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
     latest = fence
-    guard let row = answers[2].rows.first, row[0].blob == group.id else { return nil }
-    return row[1].text
+    return answers
+  }
+
+  /// Whether the commit is in the database. If not, it never will be.
+  func contains(_ commit: Revision) async throws(StoreError) -> Bool {
+    try await use { session, _ in
+      guard let writer = self.writer else { throw StoreError.closed }
+      let question = Query("SELECT 1::int8 FROM grantd.change WHERE commit = $1::bytea LIMIT 1", [.blob(commit.data)])
+      return try !self.fence(writer, session, [question])[4].rows.isEmpty
+    }
   }
 
   private func note(_ jobs: [Job], _ results: [Result<Leasing?, StoreError>]) {

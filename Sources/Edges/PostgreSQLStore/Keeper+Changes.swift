@@ -22,8 +22,7 @@ extension Keeper {
           """),
         Query(
           """
-          SELECT DISTINCT name FROM grantd.change
-            WHERE xact >= $1::text::xid8 AND node <> $2::text AND kind IN ('account', 'login')
+          SELECT DISTINCT kind || ' ' || name FROM grantd.change WHERE xact >= $1::text::xid8 AND node <> $2::text
           """, [.text(position ?? "18446744073709551615"), .text(node.id)]),
         Query("COMMIT"),
       ])
@@ -39,14 +38,22 @@ extension Keeper {
       onTimeline(answers[2].rows.first?[1].text ?? "")
     }
     if isNew || isLate {
-      let all = try run(session, [Query("SELECT account FROM grantd.grants ORDER BY account")])[0]
+      let all = try run(
+        session,
+        [
+          Query(
+            """
+            SELECT 'account ' || account FROM grantd.grants UNION ALL SELECT 'login ' || id FROM grantd.logins
+              UNION ALL SELECT 'registration ' || provider FROM grantd.registrations UNION ALL SELECT 'revocation *'
+            """)
+        ])[0]
       yield(all.rows.compactMap { $0.first?.text })
     }
     yield(answers[3].rows.compactMap { $0.first?.text })
   }
 
-  private func yield(_ names: [String]) {
-    for name in names { if let account = AccountName(rawValue: name) { changes.yield(account) } }
+  private func yield(_ lines: [String]) {
+    for change in ChangesElsewhere.all(lines.compactMap { Report(line: $0) }) { changes.yield(change) }
   }
 
   func hear() {
@@ -63,20 +70,20 @@ extension Keeper {
   }
 
   func notify() {
-    let accounts = waiting.withLock { waiting in
+    let reports = waiting.withLock { waiting in
       defer { waiting = [] }
       return waiting
     }
-    guard !accounts.isEmpty else { return }
+    guard !reports.isEmpty else { return }
     // Lost, if there is no connection: the others read the change log.
     guard let session = try? connected() else { return }
     var (queries, payload) = ([Query](), "")
-    for account in accounts {
-      if payload.utf8.count + account.rawValue.utf8.count > Self.longestPayload {
+    for line in reports.map(\.line) {
+      if payload.utf8.count + line.utf8.count > Self.longestPayload {
         queries.append(notification(payload))
         payload = ""
       }
-      payload += "\n\(account)"
+      payload += "\n\(line)"
     }
     queries.append(notification(payload))
     _ = try? run(session, queries)

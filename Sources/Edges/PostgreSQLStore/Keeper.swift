@@ -28,11 +28,11 @@ final class Keeper: @unchecked Sendable {
   let queue = DispatchQueue(label: "grantd.store.sharing")
   let target: Target
   let clock: SharedStoreClock
-  let changes: AsyncStream<AccountName>.Continuation
-  /// Accounts that other brokers are not notified of yet.
-  let waiting = Mutex<Set<AccountName>>([])
+  let changes: AsyncStream<ChangesElsewhere>.Continuation
+  /// What other brokers are not notified of yet.
+  let waiting = Mutex<Set<Report>>([])
   private let seen = Mutex(SharedStoreState())
-  var node: Node
+  var node: OwnNode
   var session: Session?
   /// With the node's lock, and nothing else yet.
   private var claimed: Session?
@@ -55,7 +55,9 @@ final class Keeper: @unchecked Sendable {
     var caughtUp: Duration?
   }
 
-  init(_ target: Target, _ node: Node, _ clock: SharedStoreClock, _ changes: AsyncStream<AccountName>.Continuation) {
+  init(
+    _ target: Target, _ node: OwnNode, _ clock: SharedStoreClock, _ changes: AsyncStream<ChangesElsewhere>.Continuation
+  ) {
     (self.target, self.node, self.clock, self.changes) = (target, node, clock, changes)
   }
 
@@ -64,10 +66,10 @@ final class Keeper: @unchecked Sendable {
   // MARK: From everywhere
 
   /// Notifies the other brokers after the commit, in a transaction that is not flushed.
-  func tell(_ accounts: Set<AccountName>) {
-    guard !accounts.isEmpty else { return }
+  func tell(_ reports: Set<Report>) {
+    guard !reports.isEmpty else { return }
     let isFirst = waiting.withLock { waiting in
-      defer { waiting.formUnion(accounts) }
+      defer { waiting.formUnion(reports) }
       return waiting.isEmpty
     }
     if isFirst { queue.async { self.notify() } }
@@ -173,7 +175,7 @@ final class Keeper: @unchecked Sendable {
     while try !node.lock(new, until: clock.uptime() + Self.patience) {
       if try node.sign(new, until: clock.uptime() + Self.patience) != first {
         node.id = hexadecimal(random(8))
-      } else if clock.uptime() - begun > Node.silence {
+      } else if clock.uptime() - begun > OwnNode.silence {
         break
       } else {
         _ = try new.ask("SELECT pg_sleep(0.5)", until: clock.uptime() + Self.patience)
@@ -221,7 +223,7 @@ final class Keeper: @unchecked Sendable {
     do {
       let session = try connected()
       let now = clock.uptime()
-      if now - last.heartbeat >= Node.heartbeat { try beat(session) }
+      if now - last.heartbeat >= OwnNode.heartbeat { try beat(session) }
       if now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }
       if now - last.pruning >= Self.pruning {
         last.pruning = now

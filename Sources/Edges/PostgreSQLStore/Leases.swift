@@ -7,43 +7,82 @@ import StoreRows
 
 // Leases, by the clock of the database. The row's lock is held, so each statement sees the latest row.
 extension Writer {
-  /// After a lease ended whose request has no answer, its holder may still be reading it: a provider that rotates strictly
-  /// takes a second use of the token for theft.
-  static let takeover = Duration.seconds(600)
+  /// When another broker may take the lease. A run that ended sends nothing any more, and a request whose answer was
+  /// committed has left no intent.
+  private static func freeAt(_ takeover: Takeover) -> String {
+    if takeover.isForced { return "'-infinity'::timestamptz" }
+    let delayed = "coalesce(r.renewed_at, r.until) + interval '\(Takeover.delay.milliseconds) ms'"
+    let rule =
+      switch takeover.rotation {
+      case .none: "r.until"
+      case .grace(let grace):
+        "CASE WHEN greatest(r.until, clock_timestamp()) <= r.first_sent_at + interval '\(grace.milliseconds) ms'"
+          + " THEN r.until ELSE \(delayed) END"
+      case .strict: delayed
+      }
+    return """
+      CASE WHEN r.node IS NULL OR r.until IS NULL THEN '-infinity'::timestamptz
+        WHEN NOT EXISTS (SELECT 1 FROM grantd.node n WHERE n.id = r.node AND n.run = r.run AND n.ended_at IS NULL)
+          THEN '-infinity'::timestamptz
+        WHEN r.refresh_token_hash IS NULL THEN r.until
+        ELSE \(rule) END
+      """
+  }
 
-  /// The end of the time in which only the holder may send. A run that ended sends nothing any more.
-  private static let freeAt = """
-    CASE WHEN r.node IS NULL OR r.until IS NULL THEN '-infinity'::timestamptz
-      WHEN NOT EXISTS (SELECT 1 FROM grantd.node n WHERE n.id = r.node AND n.run = r.run AND n.ended_at IS NULL)
-        THEN '-infinity'::timestamptz
-      WHEN r.refresh_token_hash IS NULL THEN r.until
-      ELSE greatest(r.until, r.until - ($1::int8 * interval '1 ms') + ($2::int8 * interval '1 ms')) END
-    """
+  /// What is on disk of the account's intent, before it is leased.
+  static func intent(_ account: AccountName) -> Query {
+    let columns = RefreshIntent.table.columns.joined(separator: ", ")
+    return Query(
+      "SELECT \(columns) FROM grantd.refresh WHERE account = $1::text AND refresh_token_hash IS NOT NULL",
+      [.text(account.rawValue)])
+  }
 
-  /// Two statements: takes the lease where it is free, and says how long it is held otherwise.
-  func lease(_ intent: RefreshIntent, for duration: Duration, timeline: String) throws -> [Query] {
-    let times: [ColumnValue] = [.integer(duration.milliseconds), .integer(Self.takeover.milliseconds)]
+  /// The new intent, which continues the one on disk if that is of the same refresh token.
+  func continued(_ intent: RefreshIntent, from before: [ColumnValue]?) -> RefreshIntent {
+    guard let before, let old: RefreshIntent = try? PackedColumns(before).value(sealer),
+      old.refreshTokenHash == intent.refreshTokenHash
+    else { return intent }
+    var intent = intent
+    intent.sentAt = old.sentAt
+    intent.attempts = max(intent.attempts, old.attempts + 1)
+    return intent
+  }
+
+  /// Two statements: takes the lease where it is free, and says how long it is held otherwise, and by whom.
+  ///
+  /// - Parameters:
+  ///   - intent: as of ``continued(_:from:)``.
+  ///   - before: nothing is taken if the intent on disk is another one by now.
+  func lease(
+    _ intent: RefreshIntent, before: [ColumnValue]?, for duration: Duration, _ takeover: Takeover, timeline: String
+  ) throws -> [Query] {
+    let freeAt = Self.freeAt(takeover)
+    let old = before?.last?.blob.map(ColumnValue.blob) ?? .null
     let taking = Query(
       """
-      UPDATE grantd.refresh r SET fence = nextval('grantd.fence'), node = $3::text, run = $4::text,
-          until = clock_timestamp() + ($1::int8 * interval '1 ms'), timeline = $5::text,
-          refresh_token_hash = $7::text, sent_at = $8::int8, attempts = $9::int8, code = $10::bytea
-        WHERE r.account = $6::text AND \(Table.isAllowed)
-          AND ((r.node = $3::text AND r.run = $4::text) OR (\(Self.freeAt)) <= clock_timestamp())
+      UPDATE grantd.refresh r SET fence = nextval('grantd.fence'), node = $2::text, run = $3::text,
+          until = clock_timestamp() + ($1::int8 * interval '1 ms'), renewed_at = clock_timestamp(), timeline = $4::text,
+          first_sent_at = CASE WHEN r.refresh_token_hash = $6::text AND r.first_sent_at IS NOT NULL
+            THEN r.first_sent_at ELSE clock_timestamp() END,
+          refresh_token_hash = $6::text, sent_at = $7::int8, attempts = $8::int8, code = $9::bytea
+        WHERE r.account = $5::text AND \(Table.isAllowed) AND r.code IS NOT DISTINCT FROM $10::bytea
+          AND ((r.node = $2::text AND r.run = $3::text) OR (\(freeAt)) <= clock_timestamp())
         RETURNING r.fence
-      """, times + [.text(node), .text(run), .text(timeline)] + (try intent.values(sealer)))
+      """,
+      [.integer(duration.milliseconds), .text(node), .text(run), .text(timeline)] + (try intent.values(sealer)) + [old])
     let holding = Query(
       """
-      SELECT (extract(epoch FROM ((\(Self.freeAt)) - clock_timestamp())) * 1000)::int8
-        FROM grantd.refresh r WHERE r.account = $3::text AND r.node IS NOT NULL AND (\(Self.freeAt)) <> '-infinity'
-      """, times + [.text(intent.account.rawValue)])
+      SELECT CASE WHEN isfinite(f.free_at) THEN (extract(epoch FROM (f.free_at - clock_timestamp())) * 1000)::int8 END,
+          (SELECT name FROM grantd.node n WHERE n.id = f.node)
+        FROM (SELECT r.node, \(freeAt) AS free_at FROM grantd.refresh r WHERE r.account = $1::text) f
+      """, [.text(intent.account.rawValue)])
     return [taking, holding]
   }
 
   func prolong(_ lease: Lease, for duration: Duration) -> Query {
     Query(
       """
-      UPDATE grantd.refresh SET until = clock_timestamp() + ($1::int8 * interval '1 ms')
+      UPDATE grantd.refresh SET until = clock_timestamp() + ($1::int8 * interval '1 ms'), renewed_at = clock_timestamp()
         WHERE account = $2::text AND fence = $3::int8 AND node = $4::text AND run = $5::text RETURNING 1::int8
       """, [.integer(duration.milliseconds)] + named(lease))
   }

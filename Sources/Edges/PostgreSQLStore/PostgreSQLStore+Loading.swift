@@ -21,23 +21,23 @@ extension PostgreSQLStore {
 
   private static let pageSize = 1024
 
-  /// Without logins and revocations that other machines have to end.
+  /// Without logins that other machines have to end.
   public func loadRest() async throws(StoreError) -> StoredState {
     var state = try await own.loadRest()
-    state.logins = []
-    let node = ColumnValue.text(writer.node)
-    let (logins, revocations) = try await (
-      rows(of: SavedLogin.self, "node = $1::text", [node]), rows(of: PendingRevocation.self, "owner = $1::text", [node])
-    )
-    state.logins = logins
-    queue.know(logins.map(\.id))
-    state.revocations += revocations
+    state.logins = try await logins("node = $1::text", [.text(writer.node)])
+    state.revocations += try await rows(of: PendingRevocation.self, "true", [])
     state.registrations = try await registrations()
     state.setAside += setAside
     return state
   }
 
-  func registrations() async throws(StoreError) -> [SavedRegistration] {
+  public func revocations() async throws(StoreError) -> [PendingRevocation] {
+    let shared = try await rows(of: PendingRevocation.self, "true", [])
+    guard local.withLock({ !$0.revocations.isEmpty }) else { return shared }
+    return try await own.revocations() + shared
+  }
+
+  public func registrations() async throws(StoreError) -> [SavedRegistration] {
     try await rows(of: SavedRegistration.self, "true", [])
   }
 
@@ -45,12 +45,21 @@ extension PostgreSQLStore {
   private func rows<Row: StoredRow & Sendable>(
     of type: Row.Type, _ condition: String, _ values: [ColumnValue]
   ) async throws(StoreError) -> [Row] {
+    try await rows(of: type, Row.table.selectShared(condition), values) { row, _ in row }
+  }
+
+  /// - Parameter complete: adds the columns that the statement returns behind the row's own.
+  private func rows<Row: StoredRow & Sendable>(
+    of type: Row.Type, _ sql: String, _ values: [ColumnValue],
+    _ complete: @escaping @Sendable (Row, ArraySlice<ColumnValue>) -> Row
+  ) async throws(StoreError) -> [Row] {
     let sealer = writer.sealer
     let (rows, damaged) = try await queue.use { session, deadline in
       var (rows, damaged) = ([Row](), [SetAsideRow]())
-      for columns in try session.ask(Row.table.selectShared(condition), values, until: deadline).rows {
+      let count = Row.table.columns.count
+      for columns in try session.ask(sql, values, until: deadline).rows {
         do {
-          rows.append(try PackedColumns(columns).value(sealer))
+          rows.append(complete(try PackedColumns(Array(columns.prefix(count))).value(sealer), columns.dropFirst(count)))
         } catch let error as DamagedRow {
           damaged.append(
             SetAsideRow(
@@ -82,7 +91,7 @@ extension PostgreSQLStore {
     return try await own.accounts(after: account, most: most).filter { isLocal($0.account) }
   }
 
-  private func page(after account: AccountName?, most: Int) async throws(StoreError) -> [PackedRows] {
+  private func page(after account: AccountName?, most: Int) async throws(StoreError) -> [SharedRows] {
     let (memory, sealer) = (memory, writer.sealer)
     return try await queue.use { session, deadline in
       let first: [ColumnValue] = [.text(account?.rawValue ?? ""), .integer(Int64(most))]
@@ -93,19 +102,18 @@ extension PostgreSQLStore {
       let answers = try session.run(
         [
           Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-          Query(SavedGrant.table.selectShared("account > $1::text ORDER BY account LIMIT $2::int8"), first),
+          Query(Self.grants("account > $1::text ORDER BY account LIMIT $2::int8"), first),
           Query(SavedToken.table.selectShared("\(upTo) ORDER BY account"), first),
           Query(Self.intents("\(upTo)"), first),
           Query("COMMIT"),
         ], until: deadline)
-      let tokens = Dictionary(grouping: answers[2].rows) { $0[0].text ?? "" }
-      let intents = Dictionary(answers[3].rows.map { ($0[0].text ?? "", $0) }) { $1 }
-      return try answers[1].rows.compactMap { row in
-        guard let name = row[0].text.flatMap(AccountName.init) else { return nil }
-        let packed = PackedColumns(row, tokens[name.rawValue] ?? [], intents[name.rawValue])
-        return try PackedRows(name, packed.bytes, sealer, in: memory)
-      }
+      return try SharedRows.all(answers, sealer, in: memory)
     }
+  }
+
+  /// With the columns of ``SharedRows``.
+  private static func grants(_ condition: String) -> String {
+    "SELECT \(SavedGrant.table.columns.joined(separator: ", ")), revision, issuer FROM grantd.grants WHERE \(condition)"
   }
 
   /// As rows of the table `refresh_intents`.
@@ -114,28 +122,32 @@ extension PostgreSQLStore {
     return "SELECT \(columns) FROM grantd.refresh WHERE refresh_token_hash IS NOT NULL AND \(condition)"
   }
 
-  public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
-    if isLocal(account) { return try await own.read(account) }
-    return try await readShared(account)
+  public func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
+    let local = accounts.filter(isLocal)
+    let shared = accounts.filter { !isLocal($0) }
+    var found: [StoredAccount] = []
+    if !local.isEmpty { found += try await own.read(local) }
+    if !shared.isEmpty { found += try await readShared(shared) }
+    return found
   }
 
-  func readShared(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
+  func readShared(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
     let (memory, sealer) = (memory, writer.sealer)
-    let packed = try await queue.use { session, deadline -> PackedRows? in
-      let name = [ColumnValue.text(account.rawValue)]
+    let packed = try await queue.use { session, deadline in
+      let (names, condition) = (
+        [ColumnValue.text(Writer.list(accounts))], "account = ANY (string_to_array($1::text, ' '))"
+      )
       let answers = try session.run(
         [
-          Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-          Query(SavedGrant.table.selectShared("account = $1::text"), name),
-          Query(SavedToken.table.selectShared("account = $1::text"), name),
-          Query(Self.intents("account = $1::text"), name),
+          Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Query(Self.grants(condition), names),
+          Query(SavedToken.table.selectShared(condition), names), Query(Self.intents(condition), names),
           Query("COMMIT"),
         ], until: deadline)
-      guard let grant = answers[1].rows.first else { return nil }
-      let columns = PackedColumns(grant, answers[2].rows, answers[3].rows.first)
-      return try PackedRows(account, columns.bytes, sealer, in: memory)
+      return try SharedRows.all(answers, sealer, in: memory)
     }
-    return try packed?.read(.whole)
+    var found: [StoredAccount] = []
+    for rows in packed { found.append(try rows.read(.whole)) }
+    return found
   }
 
   public func countAccounts() async throws(StoreError) -> Int {
@@ -171,10 +183,52 @@ extension PostgreSQLStore {
 
   public func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin] {
     switch wanted {
-    case .id(let id): try await rows(of: SavedLogin.self, "id = $1::text", [.text(id.rawValue)])
-    case .state(let state):
-      try await rows(of: SavedLogin.self, "state_hash = $1::text", [.text(writer.hash(ofState: state))])
-    case .provider(let name): try await rows(of: SavedLogin.self, "provider = $1::text", [.text(name.rawValue)])
+    case .id(let id): try await logins("id = $1::text", [.text(id.rawValue)])
+    case .state(let state): try await logins("state_hash = $1::text", [.text(writer.hash(ofState: state))])
+    case .provider(let name): try await logins("provider = $1::text", [.text(name.rawValue)])
+    }
+  }
+
+  private func logins(_ condition: String, _ values: [ColumnValue]) async throws(StoreError) -> [SavedLogin] {
+    let columns = SavedLogin.table.columns.joined(separator: ", ")
+    let found = try await rows(
+      of: SavedLogin.self, "SELECT \(columns), node, run FROM grantd.logins WHERE \(condition)", values
+    ) { login, more in
+      var login = login
+      let more = more.map { $0.text ?? "" }
+      login.origin = LoginOrigin(node: more[0], run: more[1])
+      return login
+    }
+    queue.know(found.map(\.id))
+    return found
+  }
+}
+
+/// An account's rows, and the columns that the shared database has of it besides.
+private struct SharedRows: PackedAccount {
+  private let rows: PackedRows
+  private let revision: Revision?
+  private let issuer: String?
+
+  var account: AccountName { rows.account }
+
+  func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
+    var stored = try rows.read(depth)
+    (stored.revision, stored.issuer) = (revision, issuer)
+    return stored
+  }
+
+  /// - Parameter answers: the second one has grants, followed by those with tokens and intents.
+  static func all(_ answers: [Answer], _ sealer: Sealer, in memory: PackedMemory) throws -> [SharedRows] {
+    let tokens = Dictionary(grouping: answers[2].rows) { $0[0].text ?? "" }
+    let intents = Dictionary(answers[3].rows.map { ($0[0].text ?? "", $0) }) { $1 }
+    let count = SavedGrant.table.columns.count
+    return try answers[1].rows.compactMap { row in
+      guard let name = row[0].text.flatMap(AccountName.init) else { return nil }
+      let packed = PackedColumns(Array(row.prefix(count)), tokens[name.rawValue] ?? [], intents[name.rawValue])
+      return SharedRows(
+        rows: try PackedRows(name, packed.bytes, sealer, in: memory),
+        revision: row[count].blob.flatMap(Revision.init), issuer: row[count + 1].text)
     }
   }
 }

@@ -19,7 +19,8 @@ public final class PostgreSQLStore: Store {
   let memory = PackedMemory()
   let local: Mutex<LocalRows>
   let found = Mutex<[RowName: SetAsideRow]>([:])
-  public let changesElsewhere: AsyncStream<AccountName>?
+  public let changesElsewhere: AsyncStream<ChangesElsewhere>?
+  public let node: Node?
 
   public var location: String { queue.target.location }
 
@@ -51,11 +52,11 @@ public final class PostgreSQLStore: Store {
       try Schema.checkKey(session, key, at: target.location, until: deadline)
     }
     let values = try await own.loadRest().values
-    var node = Node(
+    var node = OwnNode(
       id: values[nodeKey] ?? hexadecimal(surroundings.randomBytes(8)),
       run: hexadecimal(surroundings.randomBytes(8)), name: machine, version: version)
     let (changes, continuation) = AsyncStream.makeStream(
-      of: AccountName.self, bufferingPolicy: .bufferingNewest(changesLimit))
+      of: ChangesElsewhere.self, bufferingPolicy: .bufferingNewest(changesLimit))
     let keeper = Keeper(
       target, node, SharedStoreClock(now: surroundings.now, uptime: uptime), continuation)
     let known = node.id
@@ -77,18 +78,18 @@ public final class PostgreSQLStore: Store {
     keeper.onTimeline = { [weak queue] timeline in queue?.connected(to: timeline) }
     // Before anything is loaded: a change after this is heard of.
     try await keeper.start()
-    keeper.tell(Set(freed.compactMap(AccountName.init)))
-    let store = PostgreSQLStore(own, queue, keeper, writer, changes, notices)
+    keeper.tell(Set(freed.map { Report(.account, $0) }))
+    let store = PostgreSQLStore(own, queue, keeper, writer, registered.node, changes, notices)
     try await store.takeOwn()
     return store
   }
 
   private init(
-    _ own: SQLiteStore, _ queue: CommitQueue, _ keeper: Keeper, _ writer: Writer, _ changes: AsyncStream<AccountName>,
-    _ notices: [String]
+    _ own: SQLiteStore, _ queue: CommitQueue, _ keeper: Keeper, _ writer: Writer, _ node: Node,
+    _ changes: AsyncStream<ChangesElsewhere>, _ notices: [String]
   ) {
     (self.own, self.queue, self.keeper, self.writer, self.notices) = (own, queue, keeper, writer, notices)
-    changesElsewhere = changes
+    (self.node, changesElsewhere) = (node, changes)
     local = Mutex(LocalRows())
   }
 
@@ -111,15 +112,18 @@ public final class PostgreSQLStore: Store {
     let logins = state.logins.map { Change.removeLogin($0.id) }
     if !logins.isEmpty { try await own.commit(logins) }
     for registration in state.registrations {
-      let known = try await registrations().contains { $0.provider == registration.provider }
-      if !known { try await share([.putRegistration(registration)], expecting: []) }
+      do throws(StoreError) {
+        try await share([.putRegistration(registration)], expecting: [.noRegistration(registration.provider)])
+      } catch {
+        guard error == .conflict else { throw error }
+      }
       try await own.commit([.removeRegistration(registration.provider)])
     }
   }
 
   private func move(_ account: StoredAccount) async throws(StoreError) {
     let name = account.grant.account
-    let stored = try await readShared(name)
+    let stored = try await readShared([name]).first
     let isOlder = stored.map {
       $0.grant.loggedInAt == account.grant.loggedInAt && $0.grant.generation < account.grant.generation
     }
@@ -128,7 +132,7 @@ public final class PostgreSQLStore: Store {
       do throws(StoreError) {
         try await share(
           [.putGrant(account.grant), .removeTokens(name)] + account.tokens.map(Change.putToken) + intent,
-          expecting: [.generation(name, stored?.grant.generation)])
+          expecting: [.revision(name, stored?.revision)])
       } catch {
         guard error == .conflict else { throw error }
       }
@@ -138,26 +142,42 @@ public final class PostgreSQLStore: Store {
 
   // MARK: Commits
 
-  public func commit(_ changes: [Change]) async throws(StoreError) { try await commit(changes, expecting: []) }
+  public func commit(_ changes: [Change]) async throws(StoreError) {
+    try await commit(changes, expecting: [], as: .random())
+  }
 
-  public func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
+  public func commit(
+    _ changes: [Change], expecting: [Expectation], as revision: Revision
+  ) async throws(StoreError) {
     let division = local.withLock { $0.divide(changes, expecting) }
     if !division.shared.isEmpty || !division.expecting.isEmpty {
-      try await share(division.shared, expecting: division.expecting)
+      try await share(division.shared, expecting: division.expecting, as: revision)
     }
     if !division.own.isEmpty { try await own.commit(division.own) }
     local.withLock { $0.committed(division.own) }
   }
 
-  private func share(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
-    _ = try await queue.add(.commit(changes), expecting: expecting)
+  private func share(
+    _ changes: [Change], expecting: [Expectation], as revision: Revision = .random()
+  ) async throws(StoreError) {
+    _ = try await queue.add(.commit(changes), expecting: expecting, as: revision)
   }
 
+  public func contains(_ commit: Revision) async throws(StoreError) -> Bool { try await queue.contains(commit) }
+
   public func lease(
-    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing {
-    guard !isLocal(intent.account) else { return try await own.lease(intent, for: duration, expecting: []) }
-    return try await queue.add(.lease(intent, for: duration), expecting: expecting) ?? .held(for: .zero)
+    guard !isLocal(intent.account) else {
+      return try await own.lease(intent, for: duration, takeover, expecting: [])
+    }
+    return try await queue.add(.lease(intent, for: duration, takeover), expecting: expecting)
+      ?? .held(LeaseHolder(name: "", remaining: .zero))
+  }
+
+  public func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool {
+    guard !local.withLock({ $0.revocations.contains(revocation) }) else { return true }
+    return try await !keeper.ask(writer.claim(revocation, for: duration)).rows.isEmpty
   }
 
   public func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool {
@@ -169,7 +189,7 @@ public final class PostgreSQLStore: Store {
     guard !isLocal(lease.account) else { return }
     // It ends by itself otherwise.
     guard let answer = try? await keeper.ask(writer.release(lease)), !answer.rows.isEmpty else { return }
-    keeper.tell([lease.account])
+    keeper.tell([Report(.account, lease.account.rawValue)])
   }
 
   func isLocal(_ account: AccountName) -> Bool { local.withLock { $0.accounts.contains(account) } }
@@ -242,8 +262,9 @@ struct LocalRows: Sendable {
     division.expecting = expectations.filter { expectation in
       switch expectation {
       case .lease(let lease): !accounts.contains(lease.account)
-      case .generation(let account, _): !accounts.contains(account)
-      case .login: true
+      case .revision(let account, _): !accounts.contains(account)
+      case .revocation(let id): !revocations.contains(id)
+      case .login, .noRegistration: true
       }
     }
     return division

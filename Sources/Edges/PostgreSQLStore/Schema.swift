@@ -8,10 +8,10 @@ import Sealing
 /// Rows are those of the SQLite store, with the same codes and seals. `refresh` has one small row for each account: its
 /// lock, its lease and its intent.
 enum Schema {
-  static let version = 1
+  static let version = 2
   /// "grnt": no two brokers migrate at the same time.
   private static let lock = 0x6772_6e74
-  private static let migrations = [v1]
+  private static let migrations = [v1, v2]
 
   /// Creates or completes the schema, in one transaction.
   static func migrate(_ session: Session, at location: String, until deadline: Duration) throws {
@@ -229,5 +229,12 @@ enum Schema {
     """,
     "CREATE INDEX change_by_xact ON grantd.change (xact)",
     "CREATE SEQUENCE grantd.fence AS bigint CACHE 1",
+  ]
+
+  /// When a lease was granted or prolonged, and when its refresh token could first be sent; and commits by their ids.
+  private static let v2 = [
+    "ALTER TABLE grantd.refresh ADD COLUMN renewed_at timestamptz, ADD COLUMN first_sent_at timestamptz",
+    "CREATE INDEX change_by_commit ON grantd.change (commit)",
+    "TRUNCATE grantd.change",
   ]
 }

@@ -69,8 +69,8 @@ struct Writer: Sendable {
     case .putGrant(let grant): grant.account
     case .putToken(let token): token.account
     case .putIntent(let intent): intent.account
-    case .removeGrant(let account), .removeTokens(let account), .removeToken(let account, _),
-      .removeIntent(let account):
+    case .removeGrant(let account), .putIssuer(let account, _), .removeTokens(let account),
+      .removeToken(let account, _), .removeIntent(let account):
       account
     case .putLogin, .removeLogin, .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
       nil
@@ -95,6 +95,12 @@ struct Writer: Sendable {
         Query(guarded("DELETE FROM grantd.grants WHERE account = $1::text"), [.text(account.rawValue)]),
         Query(guarded(Self.clearIntent), [.text(account.rawValue)]),
       ]
+    case .putIssuer(let account, let issuer):
+      return [
+        Query(
+          guarded("UPDATE grantd.grants SET issuer = $2::text WHERE account = $1::text"),
+          [.text(account.rawValue), .text(issuer)])
+      ]
     case .putToken(let token): return [Query(SavedToken.table.putShared(), try token.values(sealer))]
     case .removeTokens(let account):
       return [Query(guarded("DELETE FROM grantd.tokens WHERE account = $1::text"), [.text(account.rawValue)])]
@@ -106,22 +112,18 @@ struct Writer: Sendable {
     case .putLogin(let login):
       let values = try login.values(sealer)
       if isKnown(login.id) {
-        return [Query(SavedLogin.table.updateShared(), values)] + told("login", login.account, revision)
+        return [Query(SavedLogin.table.updateShared(), values)]
       }
       let more = [("state_hash", "text"), ("node", "text"), ("run", "text")]
       return [
         Query(
-          SavedLogin.table.putShared(more), values + [.text(hash(ofState: login.state)), .text(node), .text(run)])
+          SavedLogin.table.putShared(more),
+          values + [
+            .text(hash(ofState: login.state)), .text(login.origin?.node ?? node), .text(login.origin?.run ?? run),
+          ])
       ]
     case .removeLogin(let id):
-      return [
-        Query(
-          """
-          WITH gone AS (DELETE FROM grantd.logins WHERE id = $1::text AND \(Table.isAllowed) RETURNING account)
-          INSERT INTO grantd.change (xact, kind, name, commit, node)
-            SELECT pg_current_xact_id(), 'login', account, $2::bytea, $3::text FROM gone RETURNING name
-          """, [.text(id.rawValue), .blob(revision), .text(node)])
-      ]
+      return [Query(guarded("DELETE FROM grantd.logins WHERE id = $1::text"), [.text(id.rawValue)])]
     case .putRevocation(let revocation):
       return [
         Query(PendingRevocation.table.putShared([("owner", "text")]), try revocation.values(sealer) + [.text(node)])
@@ -142,13 +144,31 @@ struct Writer: Sendable {
     }
   }
 
-  func told(_ kind: String, _ account: AccountName, _ revision: Data) -> [Query] {
-    [
+  /// The accounts whose grants or tokens changed have the commit's id from now on.
+  func revise(_ changes: [Change], _ revision: Data) -> [Query] {
+    var accounts = Set(changes.compactMap(\.owner))
+    for case .putGrant(let grant) in changes { accounts.remove(grant.account) }
+    guard !accounts.isEmpty else { return [] }
+    let sql = "UPDATE grantd.grants SET revision = $2::bytea WHERE account = ANY (string_to_array($1::text, ' '))"
+    return [Query(guarded(sql), [.text(Self.list(accounts)), .blob(revision)])]
+  }
+
+  /// As one text: no account's name has a space.
+  static func list(_ accounts: some Sequence<AccountName>) -> String {
+    accounts.map(\.rawValue).sorted().joined(separator: " ")
+  }
+
+  /// Notes the changes for other brokers, and the commit's id with them.
+  func told(_ reports: Set<Report>, _ revision: Data) -> [Query] {
+    guard !reports.isEmpty else { return [] }
+    return [
       Query(
         """
         INSERT INTO grantd.change (xact, kind, name, commit, node)
-          SELECT pg_current_xact_id(), $1::text, $2::text, $3::bytea, $4::text WHERE \(Table.isAllowed)
-        """, [.text(kind), .text(account.rawValue), .blob(revision), .text(node)])
+          SELECT pg_current_xact_id(), split_part(line, ' ', 1), split_part(line, ' ', 2), $2::bytea, $3::text
+            FROM unnest(string_to_array($1::text, E'\\n')) line WHERE \(Table.isAllowed)
+        """,
+        [.text(reports.map(\.line).sorted().joined(separator: "\n")), .blob(revision), .text(node)])
     ]
   }
 
@@ -180,14 +200,22 @@ struct Writer: Sendable {
         conditions.append(
           "EXISTS (SELECT 1 FROM grantd.refresh WHERE account = \(account) AND fence = \(fence)"
             + " AND node = \(parameter(.text(node), "text")) AND run = \(parameter(.text(run), "text")))")
-      case .generation(let account, let generation?):
+      case .revision(let account, let revision?):
         let name = parameter(.text(account.rawValue), "text")
         conditions.append(
           "EXISTS (SELECT 1 FROM grantd.grants WHERE account = \(name)"
-            + " AND generation = \(parameter(.integer(generation), "int8")))")
-      case .generation(let account, nil):
+            + " AND revision = \(parameter(.blob(revision.data), "bytea")))")
+      case .revision(let account, nil):
         let name = parameter(.text(account.rawValue), "text")
         conditions.append("NOT EXISTS (SELECT 1 FROM grantd.grants WHERE account = \(name))")
+      case .revocation(let id):
+        let name = parameter(.text(plain(id)), "text")
+        conditions.append(
+          "EXISTS (SELECT 1 FROM grantd.revocations WHERE id = \(name)"
+            + " AND \(Self.isClaimable(by: parameter(.text(node), "text"))) FOR UPDATE)")
+      case .noRegistration(let name):
+        let name = parameter(.text(name.rawValue), "text")
+        conditions.append("NOT EXISTS (SELECT 1 FROM grantd.registrations WHERE provider = \(name))")
       case .login(let id):
         // The row's lock: a second broker waits, and then finds no row.
         let name = parameter(.text(id.rawValue), "text")
@@ -200,5 +228,76 @@ struct Writer: Sendable {
       SELECT set_config('grantd.ok', CASE WHEN current_setting('grantd.next') = 't' AND \(condition) THEN 't' ELSE 'f' END, true),
         set_config('grantd.applied', current_setting('grantd.applied') || current_setting('grantd.ok'), true)
       """, values)
+  }
+
+  private static func isClaimable(by node: String) -> String {
+    "(holder IS NULL OR holder = \(node) OR until IS NULL OR until <= clock_timestamp())"
+  }
+
+  /// Returns a row if the revocation is this machine's to send.
+  func claim(_ revocation: String, for duration: Duration) -> Query {
+    Query(
+      """
+      UPDATE grantd.revocations SET holder = $2::text, until = clock_timestamp() + ($3::int8 * interval '1 ms')
+        WHERE id = $1::text AND \(Self.isClaimable(by: "$2::text")) RETURNING 1::int8
+      """, [.text(plain(revocation)), .text(node), .integer(duration.milliseconds)])
+  }
+}
+
+extension Revision {
+  var data: Data { withUnsafeBytes(of: rawValue.bigEndian) { Data($0) } }
+
+  /// Nil: it is not 8 bytes long.
+  init?(_ data: Data) {
+    guard data.count == 8 else { return nil }
+    self.init(rawValue: data.reduce(0) { $0 << 8 | UInt64($1) })
+  }
+}
+
+/// One changed row, as other brokers are notified of it.
+struct Report: Hashable, Sendable {
+  enum Kind: String { case account, login, revocation, registration }
+
+  let kind: Kind
+  let name: String
+
+  init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
+
+  /// Nil: the change is this machine's alone.
+  init?(_ change: Change) {
+    if let account = Writer.account(of: change) {
+      self.init(.account, account.rawValue)
+      return
+    }
+    switch change {
+    case .putLogin(let login): self.init(.login, login.id.rawValue)
+    case .removeLogin(let id): self.init(.login, id.rawValue)
+    case .putRevocation(let revocation): self.init(.revocation, plain(revocation.id))
+    case .removeRevocation(let id): self.init(.revocation, plain(id))
+    case .putRegistration(let registration): self.init(.registration, registration.provider.rawValue)
+    case .removeRegistration(let provider): self.init(.registration, provider.rawValue)
+    default: return nil
+    }
+  }
+
+  init?(line: some StringProtocol) {
+    let words = line.split(separator: " ", maxSplits: 1)
+    guard words.count == 2, let kind = Kind(rawValue: String(words[0])) else { return nil }
+    self.init(kind, String(words[1]))
+  }
+
+  var line: String { "\(kind.rawValue) \(name)" }
+}
+
+extension ChangesElsewhere {
+  /// One for each kind.
+  static func all(_ reports: some Sequence<Report>) -> [ChangesElsewhere] {
+    let names = Dictionary(grouping: reports, by: \.kind).mapValues { $0.map(\.name) }
+    var all: [ChangesElsewhere] = []
+    if let names = names[.account] { all.append(.accounts(Set(names.compactMap(AccountName.init)))) }
+    if let names = names[.login] { all.append(.logins(Set(names.compactMap(LoginID.init)))) }
+    if let names = names[.revocation] { all.append(.revocations(Set(names))) }
+    if let names = names[.registration] { all.append(.registrations(Set(names.compactMap(ProviderName.init)))) }
+    return all
   }
 }

@@ -327,7 +327,7 @@ extension DaemonFailure {
     let status: Int32 =
       switch error {
       case .corrupt, .newer, .wrongKey, .unusableKey: 65
-      case .owned, .unreadable, .unreadableAccount, .unwritable, .missing, .conflict, .shared, .closed: 1
+      case .owned, .unreadable, .unreadableAccount, .unwritable, .missing, .conflict, .shared, .unknown, .closed: 1
       }
     self.init(message: error.message, hint: error.hint, status: status)
   }

@@ -49,7 +49,7 @@ struct Rescue {
         case .newer, .corrupt, .wrongKey, .unreadableAccount:
           logger.error(
             "\(message)", metadata: ["hint": "It is in \(path).unreadable. Sign in again to accounts that need it."])
-        case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .shared, .closed:
+        case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .shared, .unknown, .closed:
           throw DaemonFailure(
             message: message,
             hint: "See why \(path) cannot be read, then start grantd again: it has the latest tokens.", status: 1)

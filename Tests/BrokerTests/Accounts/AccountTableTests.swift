@@ -149,7 +149,7 @@ import Testing
     // Whatever comes to save it, the refresh token on disk is left alone.
     await { @BrokerActor in rig.broker.accounts[account("work")]?.announced(at: rig.clock.now) }()
     await rig.broker.accounts.saveStanding(of: account("work"), "a test")
-    await rig.broker.journal.keep(account("work"), onDisk: 1)
+    await rig.broker.journal.keep(account("work"))
     await rig.broker.journal.saveUnsaved()
     #expect(store.grant("work")?.refreshToken == Secret("work-r1") && store.log.count == before)
   }

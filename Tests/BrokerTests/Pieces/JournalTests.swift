@@ -36,7 +36,7 @@ import Testing
     parts.store.set(.fails)
     for _ in 1...2 {
       await #expect(throws: MemoryStore.failure) {
-        try await journal.commitOrKeep([.putGrant(new)], of: account("a"), onDisk: 1)
+        try await journal.commitOrKeep([.putGrant(new)], of: account("a"))
       }
     }
     #expect(journal.failure == MemoryStore.failure && journal.unsavedAccounts.contains(account("a")))
@@ -110,7 +110,7 @@ import Testing
     let names = (0..<300).map { account("a\($0)") }
     parts.store.set(.hangs)
     for name in names {
-      parts.journal.keep(name, onDisk: nil)
+      parts.journal.keep(name)
       parts.journal.saveSoon()
     }
     let asked = (0..<3).map { _ in Task { await parts.journal.saveUnsaved() } }

@@ -97,7 +97,7 @@ import Testing
     try await store.signIn("work")
     let rig = try await Rig(store: store)
     rig.store.set(.hangs)
-    await rig.broker.journal.keep(account("work"), onDisk: 1)
+    await rig.broker.journal.keep(account("work"))
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(10)) }
     await rig.clock.passes { await drained.value }
     #expect(await rig.broker.unsaved().map(\.account) == [account("work")])

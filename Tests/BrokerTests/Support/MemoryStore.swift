@@ -44,6 +44,7 @@ final class MemoryStore: Store {
   var log: [[Change]] { state.withLock { $0.log } }
   var hanging: Int { state.withLock { $0.hanging.count } }
   var revocations: [PendingRevocation] { state.withLock { Array($0.revocations.values) } }
+  var registrations: [SavedRegistration] { state.withLock { Array($0.registrations.values) } }
   var logins: [SavedLogin] { state.withLock { Array($0.logins.values) } }
 
   func grant(_ name: String) -> SavedGrant? { state.withLock { $0.grants[account(name)] } }
@@ -176,6 +177,7 @@ final class MemoryStore: Store {
       state.tokens[account] = nil
       state.narrowed[account] = nil
       state.intents[account] = nil
+    case .putIssuer: break
     case .putToken(let token):
       if token.key.isNarrowed {
         state.narrowed[token.account, default: [:]][token.key] = token

@@ -12,13 +12,29 @@ final class SharedDatabase: Sendable {
     /// The broker that has it; nil: it was given back.
     var holder: Int?
     var until: Duration
+    /// When it was last granted or prolonged.
+    var renewed = Duration.zero
+    /// When the intent's first request could be sent.
+    var sent = Duration.zero
+  }
+
+  /// A broker's claim to a revocation.
+  private struct Claim {
+    var holder: Int
+    var until: Duration
   }
 
   private struct State {
     var stored = MemoryStore()
     var leases: [AccountName: Held] = [:]
-    var readers: [Int: AsyncStream<AccountName>.Continuation] = [:]
+    var revisions: [AccountName: Revision] = [:]
+    var issuers: [AccountName: String] = [:]
+    var commits: Set<Revision> = []
+    var claims: [String: Claim] = [:]
+    var readers: [Int: AsyncStream<ChangesElsewhere>.Continuation] = [:]
     var members = 0
+    /// Brokers whose run has ended.
+    var ended: Set<Int> = []
     /// Commits and leases that were refused because another broker was quicker.
     var conflicts = 0
     /// Leases that were given to another after they had ended, and not given back.
@@ -42,49 +58,100 @@ final class SharedDatabase: Sendable {
   }
 
   /// A broker's connection to it.
-  func join() -> SharedStore {
-    let (changes, continuation) = AsyncStream.makeStream(of: AccountName.self)
+  ///
+  /// - Parameter store: another run of the same broker.
+  func join(of store: SharedStore? = nil) -> SharedStore {
+    let (changes, continuation) = AsyncStream.makeStream(of: ChangesElsewhere.self)
     let number = state.withLock { state in
       state.members += 1
       state.readers[state.members] = continuation
       return state.members
     }
-    return SharedStore(self, number: number, changes: changes)
+    let id = store?.node?.id ?? "id\(number)"
+    return SharedStore(
+      self, number: number, node: Node(id: id, name: "node\(number)", run: "run\(number)"), changes: changes)
   }
 
   /// The broker hears of no change any more.
   func silence(_ store: SharedStore) { state.withLock { $0.readers[store.number] = nil } }
 
-  private func tell(_ accounts: Set<AccountName>, from number: Int) {
+  private func tell(_ changes: [ChangesElsewhere], from number: Int) {
     let others = state.withLock { state in state.readers.filter { $0.key != number }.map(\.value) }
-    for reader in others { for account in accounts { reader.yield(account) } }
+    for reader in others { for change in changes { reader.yield(change) } }
   }
 
   /// One transaction: the expectations, then the changes.
   fileprivate func commit(
-    _ changes: [Change], expecting: [Expectation], from number: Int
+    _ changes: [Change], expecting: [Expectation], as revision: Revision, from number: Int
   ) throws(StoreError) {
-    let concerned = try state.withLock { state throws(StoreError) in
-      try Self.check(expecting, &state, number)
-      let concerned = changes.compactMap { Self.concerned(by: $0, state.stored) }
+    let now = clock.elapsed
+    try state.withLock { state throws(StoreError) in
+      try Self.check(expecting, &state, number, at: now)
       try state.stored.apply(changes)
-      return Set(concerned)
+      state.commits.insert(revision)
+      for change in changes {
+        if case .putIssuer(let account, let issuer) = change { state.issuers[account] = issuer }
+        if let owner = change.owner { state.revisions[owner] = revision }
+      }
     }
-    tell(concerned, from: number)
+    tell(Self.reports(of: changes), from: number)
+  }
+
+  fileprivate func contains(_ commit: Revision) -> Bool { state.withLock { $0.commits.contains(commit) } }
+
+  func revision(_ account: AccountName) -> Revision? { state.withLock { Self.revision(account, $0) } }
+
+  private static func revision(_ account: AccountName, _ state: State) -> Revision? {
+    state.stored.grant(account.rawValue).map { _ in state.revisions[account] ?? Revision(rawValue: 0) }
+  }
+
+  fileprivate func stored(_ account: AccountName) -> StoredAccount? {
+    state.withLock { state in
+      let (disk, name) = (state.stored, account.rawValue)
+      return disk.grant(name).map { grant in
+        var stored = StoredAccount(
+          grant: grant, tokens: [disk.token(name)].compactMap(\.self) + disk.narrowed(name).values,
+          intent: disk.intent(name))
+        (stored.revision, stored.issuer) = (Self.revision(account, state), state.issuers[account])
+        return stored
+      }
+    }
+  }
+
+  /// The broker's run has ended, as the store knows.
+  func ends(_ store: SharedStore) {
+    let accounts = state.withLock { state in
+      state.ended.insert(store.number)
+      return state.leases.filter { $0.value.holder == store.number }.map(\.key)
+    }
+    tell([.accounts(Set(accounts))], from: store.number)
+  }
+
+  fileprivate func claim(_ revocation: String, for duration: Duration, by number: Int) -> Bool {
+    let now = clock.elapsed
+    return state.withLock { state in
+      guard state.stored.revocations.contains(where: { $0.id == revocation }) else { return false }
+      if let claim = state.claims[revocation], claim.holder != number, claim.until > now { return false }
+      state.claims[revocation] = Claim(holder: number, until: now + duration)
+      return true
+    }
   }
 
   private static func check(
-    _ expectations: [Expectation], _ state: inout State, _ number: Int
+    _ expectations: [Expectation], _ state: inout State, _ number: Int, at now: Duration
   ) throws(StoreError) {
     let disk = state.stored
-    let leases = state.leases
     let holds = expectations.allSatisfy { expectation in
       switch expectation {
       case .lease(let lease):
-        guard let held = leases[lease.account] else { return false }
+        guard let held = state.leases[lease.account] else { return false }
         return held.fence == lease.fence && held.holder == number
-      case .generation(let account, let generation): return disk.grant(account.rawValue)?.generation == generation
+      case .revision(let account, let revision): return Self.revision(account, state) == revision
       case .login(let id): return disk.logins.contains { $0.id == id }
+      case .revocation(let id):
+        guard disk.revocations.contains(where: { $0.id == id }) else { return false }
+        return state.claims[id].map { $0.holder == number || $0.until <= now } ?? true
+      case .noRegistration(let name): return !disk.registrations.contains { $0.provider == name }
       }
     }
     guard !holds else { return }
@@ -92,32 +159,57 @@ final class SharedDatabase: Sendable {
     throw .conflict
   }
 
-  private static func concerned(by change: Change, _ disk: MemoryStore) -> AccountName? {
-    switch change {
-    case .putGrant(let grant): grant.account
-    case .putToken(let token): token.account
-    case .removeGrant(let account), .removeTokens(let account), .removeToken(let account, _),
-      .removeIntent(let account):
-      account
-    case .putIntent(let intent): intent.account
-    case .putLogin(let login): login.account
-    case .removeLogin(let id): disk.logins.first { $0.id == id }?.account
-    case .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue: nil
+  private static func reports(of changes: [Change]) -> [ChangesElsewhere] {
+    changes.compactMap { change in
+      switch change {
+      case .putGrant, .removeGrant, .putIssuer, .putToken, .removeTokens, .removeToken:
+        change.owner.map { .accounts([$0]) }
+      case .putIntent(let intent): .accounts([intent.account])
+      case .removeIntent(let account): .accounts([account])
+      case .putLogin(let login): .logins([login.id])
+      case .removeLogin(let id): .logins([id])
+      case .putRevocation(let revocation): .revocations([revocation.id])
+      case .removeRevocation(let id): .revocations([id])
+      case .putRegistration(let registration): .registrations([registration.provider])
+      case .removeRegistration(let name): .registrations([name])
+      case .putValue: nil
+      }
     }
   }
 
   fileprivate func lease(
-    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation], to number: Int
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation], to number: Int
   ) throws(StoreError) -> Leasing {
     let now = clock.elapsed
     return try state.withLock { state throws(StoreError) in
-      try Self.check(expecting, &state, number)
+      try Self.check(expecting, &state, number, at: now)
       let old = state.leases[intent.account] ?? Held(fence: 0, holder: nil, until: .zero)
-      if let holder = old.holder, holder != number, old.until > now { return .held(for: old.until - now) }
-      if let holder = old.holder, holder != number { state.overtaken += 1 }
+      if let holder = old.holder, holder != number {
+        let end = Self.end(of: old, takeover, isEnded: state.ended.contains(holder), at: now)
+        guard end <= now else { return .held(LeaseHolder(name: "node\(holder)", remaining: end - now)) }
+        state.overtaken += 1
+      }
+      var intent = intent
+      let before = state.stored.intent(intent.account.rawValue)
+      let continues = before?.refreshTokenHash == intent.refreshTokenHash
+      if let before, continues {
+        intent.sentAt = before.sentAt
+        intent.attempts = max(intent.attempts, before.attempts + 1)
+      }
       try state.stored.apply([.putIntent(intent)])
-      state.leases[intent.account] = Held(fence: old.fence + 1, holder: number, until: now + duration)
-      return .granted(Lease(account: intent.account, fence: old.fence + 1))
+      state.leases[intent.account] = Held(
+        fence: old.fence + 1, holder: number, until: now + duration, renewed: now, sent: continues ? old.sent : now)
+      return .granted(Lease(account: intent.account, fence: old.fence + 1), intent)
+    }
+  }
+
+  /// When another broker may take the lease.
+  private static func end(of held: Held, _ takeover: Takeover, isEnded: Bool, at now: Duration) -> Duration {
+    if takeover.isForced { return now }
+    switch takeover.rotation {
+    case .none: return held.until
+    case .grace(let grace) where held.until <= held.sent + grace && now <= held.sent + grace: return held.until
+    case .grace, .strict: return isEnded ? now : held.renewed + Takeover.delay
     }
   }
 
@@ -128,6 +220,7 @@ final class SharedDatabase: Sendable {
         return false
       }
       state.leases[lease.account]?.until = now + duration
+      state.leases[lease.account]?.renewed = now
       return true
     }
   }
@@ -140,7 +233,7 @@ final class SharedDatabase: Sendable {
       state.leases[lease.account]?.holder = nil
       return true
     }
-    if isOwn { tell([lease.account], from: number) }
+    if isOwn { tell([.accounts([lease.account])], from: number) }
   }
 }
 
@@ -154,23 +247,36 @@ final class SharedStore: Store {
     case cut
     /// Nothing is done.
     case fails
+    /// Commits are made, and their answers are lost.
+    case forgets
+    /// Nothing is done, which the caller cannot know of commits.
+    case loses
   }
 
   private struct State {
     var link = Link.works
     var waiting: [CheckedContinuation<Void, Never>] = []
+    var failsLookups = false
+    var found: StoreError?
+    var rebuilds = 0
+    /// Commits that were not made, which their callers could not know.
+    var lost = 0
   }
 
   private let database: SharedDatabase
   fileprivate let number: Int
   private let state = Mutex(State())
-  let changesElsewhere: AsyncStream<AccountName>?
+  let changesElsewhere: AsyncStream<ChangesElsewhere>?
+  let node: Node?
 
-  fileprivate init(_ database: SharedDatabase, number: Int, changes: AsyncStream<AccountName>) {
+  fileprivate init(_ database: SharedDatabase, number: Int, node: Node, changes: AsyncStream<ChangesElsewhere>) {
     self.database = database
     self.number = number
+    self.node = node
     changesElsewhere = changes
   }
+
+  var lost: Int { state.withLock { $0.lost } }
 
   /// How many calls wait for the link.
   var waiting: Int { state.withLock { $0.waiting.count } }
@@ -207,22 +313,74 @@ final class SharedStore: Store {
 
   var location: String { "shared" }
   func load() async throws(StoreError) -> StoredState { try await database.disk.load() }
-  func commit(_ changes: [Change]) async throws(StoreError) { try await commit(changes, expecting: []) }
-  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {}
+  func commit(_ changes: [Change]) async throws(StoreError) {
+    try await commit(changes, expecting: [], as: .random())
+  }
+
+  func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let names = try await load().accounts.map(\.grant.account).filter { name in account.map { name > $0 } ?? true }
+    return names.prefix(most).compactMap { database.stored($0).map(pack) }
+  }
+  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
+    self.state.withLock { $0.rebuilds += 1 }
+  }
   func close() async {}
 
-  func examine() async throws(StoreError) -> [String] { try await pass { () throws(StoreError) in [] } }
+  func examine() async throws(StoreError) -> [String] {
+    if let found = state.withLock({ $0.found }) { throw found }
+    return try await pass { () throws(StoreError) in [] }
+  }
 
-  func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
-    try await pass { () throws(StoreError) in try database.commit(changes, expecting: expecting, from: number) }
+  /// The next look at the database finds this.
+  func finds(_ error: StoreError?) { state.withLock { $0.found = error } }
+  /// How often it was written from memory.
+  var rebuilds: Int { state.withLock { $0.rebuilds } }
+
+  func commit(_ changes: [Change], expecting: [Expectation], as revision: Revision) async throws(StoreError) {
+    let lost = StoreError.unknown(path: location, detail: "the connection broke")
+    let isLost = state.withLock { state in
+      if state.link == .loses { state.lost += 1 }
+      // A few are lost, and then one is made.
+      if state.lost == 3 { state.link = .works }
+      return state.link == .loses
+    }
+    if isLost { throw lost }
+    try await pass { () throws(StoreError) in
+      try database.commit(changes, expecting: expecting, as: revision, from: number)
+    }
+    if state.withLock({ $0.link == .forgets }) { throw lost }
+  }
+
+  /// Whether it fails to tell which commits are on disk.
+  func setLookups(fail: Bool) { state.withLock { $0.failsLookups = fail } }
+
+  func contains(_ commit: Revision) async throws(StoreError) -> Bool {
+    if state.withLock({ $0.failsLookups }) { throw MemoryStore.failure }
+    return try await found(commit)
+  }
+
+  private func found(_ commit: Revision) async throws(StoreError) -> Bool {
+    try await pass { () throws(StoreError) in database.contains(commit) }
   }
 
   func lease(
-    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing {
     try await pass { () throws(StoreError) in
-      try database.lease(intent, for: duration, expecting: expecting, to: number)
+      try database.lease(intent, for: duration, takeover, expecting: expecting, to: number)
     }
+  }
+
+  func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool {
+    try await pass { () throws(StoreError) in database.claim(revocation, for: duration, by: number) }
+  }
+
+  func revocations() async throws(StoreError) -> [PendingRevocation] {
+    try await pass { () throws(StoreError) in database.disk.revocations }
+  }
+
+  func registrations() async throws(StoreError) -> [SavedRegistration] {
+    try await pass { () throws(StoreError) in database.disk.registrations }
   }
 
   func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool {
@@ -233,16 +391,8 @@ final class SharedStore: Store {
     try? await pass { () throws(StoreError) in database.release(lease, from: number) }
   }
 
-  func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
-    try await pass { () throws(StoreError) in
-      let disk = database.disk
-      return disk.grant(account.rawValue).map { grant in
-        StoredAccount(
-          grant: grant,
-          tokens: [disk.token(account.rawValue)].compactMap(\.self) + disk.narrowed(account.rawValue).values,
-          intent: disk.intent(account.rawValue))
-      }
-    }
+  func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
+    try await pass { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
   }
 
   /// The hash under a shared key is left out: who looks at these times is on our side.

@@ -13,26 +13,46 @@ import Testing
 struct SharedWorld: Sendable {
   let clock = ManualClock()
   let database: SharedDatabase
-  let provider = StrictProvider()
+  let provider: StrictProvider
   let brokers: [SharedSite]
 
   /// Every token has just expired.
-  init(accounts: [String] = ["work"], providers: [any Provider] = [OAuthProvider(.plain())]) async throws {
+  ///
+  /// - Parameter others: the second broker's providers.
+  init(
+    accounts: [String] = ["work"], providers: [any Provider] = [OAuthProvider(.plain())],
+    others: [any Provider]? = nil
+  ) async throws {
     database = SharedDatabase(clock)
+    provider = StrictProvider(clock)
     for name in accounts { try await database.disk.signIn(name, age: .seconds(3600)) }
     var brokers: [SharedSite] = []
-    for _ in 0..<2 {
-      let store = database.join()
-      let broker = await Broker(
-        store: store, transport: provider, surroundings: clock.surroundings,
-        identity: BrokerIdentity(version: "0", pid: 1), configuration: .plain(providers),
-        logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-        readConfiguration: { () async throws(RPCError) in .plain() })
-      try await broker.start()
-      await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
-      brokers.append(SharedSite(store: store, broker: broker, router: Router(broker)))
+    for providers in [providers, others ?? providers] {
+      brokers.append(try await Self.start(database.join(), provider, clock, providers))
     }
     self.brokers = brokers
+  }
+
+  private static func start(
+    _ store: SharedStore, _ transport: StrictProvider, _ clock: ManualClock, _ providers: [any Provider]
+  ) async throws -> SharedSite {
+    let broker = await Broker(
+      store: store, transport: transport, surroundings: clock.surroundings,
+      identity: BrokerIdentity(version: "0", pid: 1), configuration: .plain(providers),
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      registrar: ClientRegistrar(), readConfiguration: { () async throws(RPCError) in .plain() })
+    try await broker.start()
+    await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
+    return SharedSite(store: store, broker: broker, router: Router(broker))
+  }
+
+  /// A broker that starts now.
+  ///
+  /// - Parameter site: whose next run it is.
+  func another(
+    _ providers: [any Provider] = [OAuthProvider(.plain())], of site: SharedSite? = nil
+  ) async throws -> SharedSite {
+    try await Self.start(database.join(of: site?.store), provider, clock, providers)
   }
 
   /// The refresh is sent, its answer is on its way, and both its holder's timer and who waits for it sleep.
@@ -54,7 +74,10 @@ struct SharedWorld: Sendable {
     let store = database.join()
     let hash = database.disk.grant(name)?.refreshToken?.fingerprint ?? ""
     let intent = RefreshIntent(account: account(name), refreshTokenHash: hash, sentAt: clock.now, attempts: attempts)
-    guard case .granted(let lease) = try await store.lease(intent, for: .seconds(60), expecting: []) else { return nil }
+    guard
+      case .granted(let lease, _) = try await store.lease(
+        intent, for: .seconds(60), Takeover(.none), expecting: [])
+    else { return nil }
     return (store, lease)
   }
 }
@@ -108,6 +131,8 @@ final class StrictProvider: Transport {
     var waiting: [CheckedContinuation<Void, Never>] = []
     /// So many requests never come here.
     var dropping = 0
+    /// So many requests wait in the broker's transport.
+    var stalling = 0
     /// Answers have no access token.
     var isBroken = false
     var refreshes = 0
@@ -117,6 +142,9 @@ final class StrictProvider: Transport {
   }
 
   private let state = Mutex(State())
+  private let clock: ManualClock
+
+  init(_ clock: ManualClock) { self.clock = clock }
 
   var held: Int { state.withLock { $0.waiting.count } }
   var refreshes: Int { state.withLock { $0.refreshes } }
@@ -134,6 +162,9 @@ final class StrictProvider: Transport {
   /// The next so many requests are lost on their way, which shows when ``release()`` is called.
   func drop(_ count: Int) { state.withLock { $0.dropping = count } }
 
+  /// The next so many requests wait for a connection until ``release()``.
+  func stall(_ count: Int) { state.withLock { $0.stalling = count } }
+
   func release() {
     let waiting = state.withLock { state in
       state.isHolding = false
@@ -146,6 +177,15 @@ final class StrictProvider: Transport {
   func send(
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
   ) async throws(TransportError) -> HTTPResponse {
+    let isStalled = state.withLock { state in
+      guard state.stalling > 0 else { return false }
+      state.stalling -= 1
+      return true
+    }
+    if isStalled {
+      await withCheckedContinuation { continuation in state.withLock { $0.waiting.append(continuation) } }
+    }
+    if let latest = request.latestSend, clock.elapsed > latest { throw TransportError(.notSent, "it is too late") }
     let isLost = state.withLock { state in
       guard state.dropping > 0 else { return false }
       state.dropping -= 1

@@ -125,7 +125,7 @@ extension World {
         counts.add("accounts forgotten")
       case .putToken(let saved):
         committed(saved)
-      case .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
+      case .putIssuer, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
         .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
       }

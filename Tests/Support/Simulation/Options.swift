@@ -8,6 +8,8 @@ struct Options {
   /// At most so many.
   var accounts: Int?
   var sabotage: Sabotage?
+  /// Of a fleet.
+  var fault: FleetFault?
 }
 
 /// What is broken on purpose, to see that it is found.
@@ -34,6 +36,8 @@ struct CommandLineOptions {
   var jobs = 1
   /// Every so many seeds has the real store.
   var realEvery: UInt64 = 10
+  /// Several brokers on one store.
+  var isFleet = false
   var isTraced = false
   var isShrunk = true
   /// Exactly one seed: its whole trace is wanted.
@@ -49,6 +53,7 @@ struct CommandLineOptions {
       --accounts N         at most so many accounts
       --no-shrink          a failing seed is shown as it is
       --break NAME         breaks something on purpose: \(Sabotage.allCases.map(\.rawValue).joined(separator: " "))
+      --fleet              2 to 4 brokers on one store; --break: \(FleetFault.allCases.map(\.rawValue).joined(separator: " "))
     """
 
   struct Wrong: Error { var message: String }
@@ -78,8 +83,10 @@ struct CommandLineOptions {
           options.without.insert(hazard)
         }
       case "--break":
-        guard let sabotage = rest.popFirst().flatMap(Sabotage.init) else { throw Wrong(message: "--break: a name") }
-        options.sabotage = sabotage
+        let name = rest.popFirst() ?? ""
+        (options.sabotage, options.fault) = (Sabotage(rawValue: name), FleetFault(rawValue: name))
+        guard options.sabotage != nil || options.fault != nil else { throw Wrong(message: "--break: a name") }
+      case "--fleet": isFleet = true
       default: throw Wrong(message: "unknown: \(argument)")
       }
     }

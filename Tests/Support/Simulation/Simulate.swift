@@ -69,7 +69,18 @@ enum Simulate {
     return failures == 0 ? 0 : 1
   }
 
+  private static func fleet(_ seed: UInt64, _ command: CommandLineOptions, isTraced: Bool) -> Fleet {
+    let fleet = Fleet(seed: seed, fault: command.options.fault, isTraced: isTraced)
+    fleet.live()
+    return fleet
+  }
+
   private static func live(_ seed: UInt64, _ command: CommandLineOptions) -> (Counts, Violation?) {
+    if command.isFleet {
+      let fleet = fleet(seed, command, isTraced: command.isReplay)
+      if command.isReplay { for line in fleet.trace.lines { print("  \(line)") } }
+      return (fleet.counts, fleet.violation)
+    }
     let isReplayed = seed % replayedEvery == 1
     let first = world(seed, command, isTraced: isReplayed)
     guard first.violation == nil, isReplayed else {
@@ -104,6 +115,12 @@ enum Simulate {
   private static func report(_ seed: UInt64, _ violation: Violation, _ command: CommandLineOptions) {
     print("✘ seed \(seed) at \(Trace.clock(violation.at)): \(violation.invariant.rawValue)")
     print("  \(violation.detail)")
+    if command.isFleet {
+      if !command.isReplay {
+        for line in fleet(seed, command, isTraced: true).trace.lines.suffix(lines) { print("  \(line)") }
+      }
+      return print("  replay: \(command.replay(seed))")
+    }
     var smaller = command
     if command.isShrunk { shrink(seed, violation.invariant, &smaller) }
     let again = world(seed, smaller, isTraced: true)
@@ -144,7 +161,8 @@ enum Simulate {
 extension CommandLineOptions {
   /// The command that lives this seed again.
   func replay(_ seed: UInt64) -> String {
-    var arguments: [String] = []
+    var arguments = isFleet ? ["--fleet"] : []
+    if let fault = options.fault { arguments += ["--break", fault.rawValue] }
     if let accounts = options.accounts { arguments += ["--accounts", "\(accounts)"] }
     if !options.without.isEmpty {
       arguments += ["--without", options.without.map(\.rawValue).sorted().joined(separator: ",")]

@@ -40,6 +40,8 @@ struct Workers {
       arguments += ["--without", command.options.without.map(\.rawValue).joined(separator: ",")]
     }
     if let accounts = command.options.accounts { arguments += ["--accounts", "\(accounts)"] }
+    if command.isFleet { arguments.append("--fleet") }
+    if let fault = command.options.fault { arguments += ["--break", fault.rawValue] }
     if let sabotage = command.options.sabotage { arguments += ["--break", sabotage.rawValue] }
     if !command.isShrunk { arguments.append("--no-shrink") }
     return arguments

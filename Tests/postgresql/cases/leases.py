@@ -61,6 +61,41 @@ def ended_run(world):
     assert one.get("a") == "a-a3"
 
 
+def takeover(world):
+    """Strict rotation: an unanswered request is taken over ten minutes after its lease was renewed, and not before."""
+    one = world.machine("one")
+    one.adopt("a")
+    other_run(world)
+    world.sql(
+        f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, {ENDED}, refresh_token_hash = 'x', "
+        "sent_at = 1, attempts = 1, renewed_at = clock_timestamp() - interval '596 s'")
+    one.attempt("token.report_rejected", account="a", generation=generation(world), timeout=0.5)
+    time.sleep(2)
+    assert world.provider.refreshes() == 1
+    eventually("the lease is taken over", lambda: one.get("a") == "a-a3", 30)
+    assert world.provider.refreshes() == 2
+
+
+def killed_holder(world):
+    """The request of a killed machine is not repeated at the lease's end, and is at once when its next run begins."""
+    one, two, three = (world.machine(name) for name in ("one", "two", "three"))
+    one.adopt("a")
+    for machine in (two, three):
+        eventually("the account is known", lambda: machine.get("a") == "a-a2")
+    under_way(world, one, 5)
+    one.process.kill()
+    one.process.wait(10)
+    world.provider.delay(0)
+    world.sql(f"UPDATE grantd.refresh SET {ENDED}")
+    two.attempt("token.report_rejected", account="a", generation=generation(world), timeout=1)
+    time.sleep(2)
+    assert world.provider.refreshes() == 2
+    one.launch_and_wait()
+    # Each machine takes one report of a token.
+    three.attempt("token.report_rejected", account="a", generation=generation(world), timeout=1)
+    eventually("the request is repeated", lambda: world.provider.refreshes() == 3)
+
+
 def stale_fence(world):
     """An answer under a lease that another broker has taken is not written over its account."""
     one = world.machine("one")
@@ -85,7 +120,7 @@ def changed_grant(world):
     one = world.machine("one")
     one.adopt("a")
     under_way(world, one, 2)
-    world.sql("UPDATE grantd.grants SET generation = 7")
+    world.sql("UPDATE grantd.grants SET generation = 7, revision = decode('0000000000000007', 'hex')")
     before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
     time.sleep(2.5)
     assert generation(world) == 7
@@ -137,5 +172,5 @@ def restarted(world):
 
 
 CASES = {
-    "held-elsewhere": held_elsewhere, "ended-run": ended_run, "stale-fence": stale_fence, "changed-grant": changed_grant,
-    "taken-login": taken_login, "stopped": stopped, "restarted": restarted}
+    "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
+    "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login, "stopped": stopped, "restarted": restarted}

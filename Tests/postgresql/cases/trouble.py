@@ -3,6 +3,7 @@
 import random
 import time
 
+from cases.leases import under_way
 from grantd_testing import Gone, Refused
 from machines import eventually
 from proxy import Proxy
@@ -140,6 +141,31 @@ def lost_answers(world):
         proxy.close()
 
 
+def unknown_commit(world):
+    """The answer to a COMMIT is lost, and the database away: later the broker finds the commit by its id."""
+    proxy = Proxy(world.case / "proxy", world.cluster.folder)
+    try:
+        one = world.machine("one", connection=f"host={proxy.folder} user=grantd dbname={world.database}")
+        two = world.machine("two")
+        one.adopt("a")
+        under_way(world, one, 1)
+        proxy.goes_away = True
+        proxy.lose_answer()
+        eventually("the answer is lost", lambda: proxy.lost == 1)
+        assert world.value("SELECT generation FROM grantd.grants") == "2", "the lost commit was not the refresh's"
+        revision = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
+        world.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'grantd'")
+        time.sleep(1)
+        proxy.is_away = False
+        for machine in (one, two):
+            eventually("the new token is everywhere", lambda: machine.get("a") == "a-a3", 40)
+        assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == revision, "it was written again"
+        ledger = world.provider.ledger
+        assert not ledger["revoked"] and ledger["refreshes"] == 2, ledger
+    finally:
+        proxy.close()
+
+
 CASES = {
     "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions,
-    "lost-answers": lost_answers}
+    "lost-answers": lost_answers, "unknown-commit": unknown_commit}

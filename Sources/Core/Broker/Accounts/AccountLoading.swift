@@ -13,6 +13,8 @@ struct AccountLoading {
     let grant: Grant
     /// As of ``StoredAccount``.
     var leftOut: [String] = []
+    var revision: Revision?
+    var issuer: String?
   }
 
   private let store: any Store
@@ -46,11 +48,16 @@ struct AccountLoading {
   private func load(_ account: any PackedAccount, _ jitter: Double) throws(StoreError) -> Loaded {
     do throws(StoreError) {
       let stored = try account.read(.moments)
-      return Loaded(packed: account, grant: Grant(stored, jitter: jitter), leftOut: stored.leftOut)
+      return Loaded(
+        packed: account, grant: Grant(stored, jitter: jitter), leftOut: stored.leftOut, revision: stored.revision,
+        issuer: stored.issuer)
     } catch .unreadableAccount(let name, let detail) {
       let message = StoreError.unreadableAccount(name, detail: detail).message
-      let rest = try account.read(.remains).grant.unreadable(message, at: surroundings.now())
-      return Loaded(packed: account, grant: Grant(saved: rest, token: nil, jitter: jitter))
+      let remains = try account.read(.remains)
+      let rest = remains.grant.unreadable(message, at: surroundings.now())
+      return Loaded(
+        packed: account, grant: Grant(saved: rest, token: nil, jitter: jitter), revision: remains.revision,
+        issuer: remains.issuer)
     }
   }
 

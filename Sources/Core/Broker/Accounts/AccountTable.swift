@@ -52,7 +52,7 @@ final class AccountTable {
   /// That is what the account is from now on.
   var onDamage: (@BrokerActor (Grant) -> Void)?
   /// What is on disk of an account, of this generation, moved with the clock.
-  var onMove: (@BrokerActor (AccountName, Int64?) -> Void)?
+  var onMove: (@BrokerActor (AccountName) -> Void)?
 
   init(wholeAccounts: Int, pack: @escaping @Sendable (StoredAccount) -> any PackedAccount) {
     self.wholeAccounts = wholeAccounts
@@ -164,7 +164,7 @@ final class AccountTable {
     for step in missed where live.grant?.clockStepped(by: step) == true { isMoved = true }
     guard !missed.isEmpty else { return }
     row.packed = nil
-    if isMoved { onMove?(account, live.grant?.saved.generation) }
+    if isMoved { onMove?(account) }
   }
 
   // MARK: Packing

@@ -31,28 +31,58 @@ extension Accounts {
 
   /// Saves the grant as it is once it has the account's lock; nothing where it is gone by then.
   ///
-  /// - Parameter leased: what the account's lease was given for, where this broker has it.
-  func saveStanding(of account: AccountName, _ what: String, leased: [Expectation]? = nil) async {
+  /// - Parameters:
+  ///   - leased: the account's lease, if this broker has it.
+  ///   - replacing: as of ``follow(_:replacing:)``, after a conflict.
+  /// - Returns: false after a conflict: memory follows the disk.
+  @discardableResult
+  func saveStanding(
+    of account: AccountName, _ what: String, leased: [Expectation]? = nil, replacing: Bool = false
+  ) async -> Bool {
     await journal.lock(account)
     defer { journal.unlock(account) }
     // What is on disk of one that cannot be read may be all that is left of it.
-    guard let grant = table[account], !grant.isUnreadable else { return }
+    guard let grant = table[account], !grant.isUnreadable else { return true }
     var changes = [Change.putGrant(grant.saved)] + intentChange(grant, isLeased: leased != nil)
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
-      try await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation, expecting: leased)
+      try await journal.commitOrKeep(changes, of: account, leased: leased ?? [])
     } catch {
-      guard error != .conflict else { return }
+      guard error != .conflict else {
+        if replacing { await follow(account, replacing: true) }
+        return false
+      }
       logger.warning("not saved yet: \(what)", metadata: ["account": "\(account)"])
     }
+    return true
   }
 
-  /// Another broker that shares the store changed the account: memory follows the disk.
-  func changedElsewhere(_ account: AccountName) async {
-    await journal.lock(account)
-    defer { journal.unlock(account) }
-    await follow(account)
+  /// Another broker that shares the store changed the accounts: memory follows the disk.
+  ///
+  /// Many are read at once. An account that this broker wrote since is read again, alone.
+  func changedElsewhere(_ names: Set<AccountName>) async {
+    let sorted = names.sorted()
+    for start in stride(from: 0, to: sorted.count, by: Limit.loadedAccounts) {
+      let page = Array(sorted[start..<min(start + Limit.loadedAccounts, sorted.count)])
+      let before = page.map { journal.revision(of: $0) }
+      let stored: [AccountName: StoredAccount]
+      do throws(StoreError) {
+        let read = try await journal.store.read(page)
+        stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
+      } catch {
+        return journal.failed(error)
+      }
+      for (account, revision) in zip(page, before) {
+        await journal.lock(account)
+        if journal.revision(of: account) == revision {
+          follow(account, to: stored[account], replacing: false)
+        } else {
+          await follow(account)
+        }
+        journal.unlock(account)
+      }
+    }
   }
 
   /// With the account's lock. What this broker has under way for the account is discarded when its answer comes.
@@ -65,29 +95,54 @@ extension Accounts {
     } catch {
       return journal.failed(error)
     }
+    follow(account, to: stored, replacing: replacing)
+  }
+
+  private func follow(_ account: AccountName, to stored: StoredAccount?, replacing: Bool) {
     guard let stored else {
+      journal.read(account, at: nil, of: nil)
       if contains(account) { self[account] = nil }
       return changed(account)
     }
     let own = table[account]
     // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
-    if own != nil, journal.expectedOnDisk(account) == .generation(account, stored.grant.generation) { return }
+    if own != nil, journal.isUnsaved(account), journal.revision(of: account) == stored.revision { return }
     // An older copy of a shared database was restored: its refresh token is spent.
     if let own, own.phase == .idle, !own.isUnreadable, own.saved.loggedInAt == stored.grant.loggedInAt,
       own.saved.generation > stored.grant.generation
     {
-      journal.keep(account, onDisk: stored.grant.generation)
+      journal.read(account, at: stored.revision, of: stored.issuer)
+      journal.keep(account)
       return journal.saveSoon()
     }
     journal.isSaved(account)
     // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
     if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }
+    journal.read(account, at: stored.revision, of: stored.issuer)
+    if let issuer = stored.issuer { reportOtherClient(stored.grant, issuer) }
     if own?.saved != stored.grant || own?.intent != stored.intent
       || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
     {
       self[account] = Grant(stored, jitter: surroundings.jitter())
     }
     changed(account)
+  }
+
+  /// This machine has another server or client configured than the one that the account's tokens are of.
+  func reportOtherClient(_ grant: SavedGrant, _ issuer: String) {
+    guard let provider = providers[grant.provider]?.provider, issuer != TokenIssuer(provider).fingerprint
+    else { return }
+    logger.warning(
+      "\(otherClient(grant))",
+      metadata: [
+        "account": "\(grant.account)",
+        "hint": "Give provider \(grant.provider) the same issuer, address and client_id on all machines.",
+      ])
+  }
+
+  func otherClient(_ saved: SavedGrant) -> String {
+    "account \(saved.account) is of another server or client than provider \(saved.provider) on this machine, "
+      + "so only other machines refresh it"
   }
 
   /// The changes that put all of the account on disk; nil: there is no such account.

@@ -53,7 +53,7 @@ final class Accounts: Piece {
     }
     table.onDamage = { [unowned self] in damaged($0) }
     table.onLeftOut = { [unowned self] in reportLeftOut($0, $1) }
-    table.onMove = { [journal] in journal.keep($0, onDisk: $1) }
+    table.onMove = { [journal] in if !journal.isShared { journal.keep($0) } }
   }
 
   /// Calls back with the readable rest of an account that cannot be read.
@@ -251,6 +251,8 @@ final class Accounts: Piece {
   func takeOver(_ loaded: AccountLoading.Loaded, _ visit: (Grant) -> Void) {
     let packed = loaded.packed
     var grant = loaded.grant
+    journal.read(packed.account, at: loaded.revision, of: loaded.issuer)
+    if let issuer = loaded.issuer { reportOtherClient(loaded.grant.saved, issuer) }
     index.newestIssue = [index.newestIssue, grant.token?.issuedAt].compactMap(\.self).max()
     if !loaded.leftOut.isEmpty { reportLeftOut(packed.account, loaded.leftOut) }
     if grant.isUnreadable {

@@ -69,7 +69,7 @@ final class DeclaredAccounts: Piece {
       }
       guard !isSame(grant.saved, account, traits(account)) else { continue }
       replace(account)
-      journal.keep(name, onDisk: grant.saved.generation)
+      journal.keep(name)
       accounts.changed(name)
     }
   }
@@ -107,14 +107,13 @@ final class DeclaredAccounts: Piece {
       }
       accounts.sources[name] = account.source
       if accounts[name]?.recordSource(account.source.fingerprint) == true, let saved = accounts[name]?.saved {
-        try? await journal.commitOrKeep([.putGrant(saved)], of: name, onDisk: saved.generation)
+        try? await journal.commitOrKeep([.putGrant(saved)], of: name)
       }
       return
     }
-    let before = accounts[name]?.saved.generation
     let saved = replace(account)
     try? await journal.commitOrKeep(
-      [.putGrant(saved), .removeTokens(name), .removeIntent(name)], of: name, onDisk: before)
+      [.putGrant(saved), .removeTokens(name), .removeIntent(name)], of: name)
     accounts.changed(name)
   }
 

@@ -144,8 +144,9 @@ final class Imports: Piece {
       kind: person == nil ? .imported : .unprovenImport, sourceFingerprint: token.fingerprint)
     do throws(StoreError) {
       try await journal.commit(
-        [.putGrant(saved), .removeTokens(account), .removeIntent(account)],
-        expecting: journal.expectations(account, before?.generation))
+        [.putGrant(saved), .removeTokens(account), .removeIntent(account)]
+          + journal.issuerChange(account, provider),
+        expecting: journal.expectations(account))
     } catch {
       if error == .conflict { await accounts.follow(account, replacing: true) }
       throw storeError(error)

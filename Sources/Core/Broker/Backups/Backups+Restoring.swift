@@ -125,6 +125,11 @@ extension Backups {
     _ backup: Large<Backup>, replacing: Bool, older: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
     let state = backup.value.state
+    guard !replacing || !journal.isShared else {
+      throw .invalidParams(
+        "params.replace: accounts in a store that several machines share are not replaced",
+        hint: "Restore without --replace, which only adds accounts. Sign in again to the others.")
+    }
     let accounts = await Self.names(in: state)
     try await takeTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { journal.unlock(account) } }
@@ -147,7 +152,8 @@ extension Backups {
     revocations.forget(obsolete)
     do throws(StoreError) {
       try await journal.commit(
-        changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) })
+        changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) },
+        expecting: plan.grants.flatMap { journal.expectations($0.saved.account) })
     } catch {
       revocations.takeOver(obsolete)
       throw storeError(error)

@@ -10,13 +10,16 @@ extension Journal {
     // It is closed at this broker's own end, after what could not be saved was told. Before that it is a failure like
     // any other: without one, refreshes that cannot be noted would follow one another for ever.
     if isStopped, case .closed = error { return }
-    let hint = error.isLoss ? "nothing to do: grantd writes it again from memory, and reports it" : error.hint
+    let hint =
+      error.isLoss && !isShared ? "nothing to do: grantd writes it again from memory, and reports it" : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
     outage = (error, since: failingSince ?? now)
     if error.isLoss, !isLost {
       // What is gone from the disk is in memory alone: it is written anew at once.
+      let pause = mending.pause
       mending = Mending()
+      mending.pause = pause
       if let pause { waiters.wake(pause) } else { mending.isUrgent = true }
     }
     if isNew {
@@ -50,9 +53,9 @@ extension Journal {
   private func recover() async {
     while failure != nil, !isStopped {
       let key = waiters.newWork()
-      pause = key
+      mending.pause = key
       await wait(for: key, until: uptime + nextDelay)
-      pause = nil
+      mending.pause = nil
       guard failure != nil, !isStopped else { break }
       await tryStore()
     }
@@ -70,32 +73,35 @@ extension Journal {
   /// One commit shows whether the disk takes them again. A database that is damaged or gone is written anew from memory,
   /// which has all of it.
   private func tryStore() async {
-    if failure?.isLoss == true { return await rebuild() }
+    if failure?.isLoss == true, !isShared { return await rebuild() }
     do throws(StoreError) {
       _ = try await store.examine()
+      // The database is an administrator's, who has restored it.
+      if failure?.isLoss == true { return works() }
       try await commit([.putValue("store.tried", String(now.seconds))])
     } catch {
       failed(error)
-      if failure?.isLoss == true { await rebuild() }
+      if failure?.isLoss == true, !isShared { await rebuild() }
     }
   }
 
   /// One at a time: who comes meanwhile finds it done, or tries again.
   private func rebuild() async {
-    guard recovery != .rebuilding else { return }
+    // What memory has is older than what other brokers wrote.
+    guard recovery != .rebuilding, !isShared else { return }
     // A commit while memory is copied is in the copy or fails: never in the old database alone.
     recovery = .rebuilding
     defer { if recovery == .rebuilding { recovery = .trying } }
     await awaitCommits()
     guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved.waiting
-    unsaved.waiting = [:]
+    unsaved.waiting = []
     var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
     state.values = values
     do throws(StoreError) {
       try await store.rebuild(from: state, accounts: accounts)
     } catch {
-      unsaved.waiting.merge(before) { $1 }
+      unsaved.waiting.formUnion(before)
       if case .owned = error { return failed(error) }
       // What is damaged stays so, whatever kept it from being written anew.
       logger.error("the state could not be written again: \(error.message)", metadata: ["hint": "\(error.hint)"])

@@ -19,21 +19,21 @@ final class Journal: Piece {
   var outage: (failure: StoreError, since: Timestamp)?
   var unsaved = Unsaved()
   private(set) var commits = Commits()
+  /// What this broker knows to be on disk of a store that several share.
+  var known = KnownRevisions()
   /// Rows on disk that cannot be read, but for accounts that are known.
   private(set) var setAside: [SetAsideRow] = []
   /// The recovery is under way.
   var recovery: Recovery?
   var mending = Mending()
-  /// The wait for the next try.
-  var pause: Waiters.Key?
   var examination: Examination
   private var locks = Locks<AccountName>()
   private(set) var source: (any JournalSource)?
 
-  /// Accounts that are newer in memory than on disk, each with what this broker last knew to be there.
+  /// Accounts that are newer in memory than on disk.
   struct Unsaved {
-    var waiting: [AccountName: Expectation] = [:]
-    var beingSaved: [AccountName: Expectation] = [:]
+    var waiting: Set<AccountName> = []
+    var beingSaved: Set<AccountName> = []
     /// Saves them, one for all; tells whether the store took everything.
     var saver: Task<Bool, Never>?
   }
@@ -84,8 +84,12 @@ final class Journal: Piece {
   ///
   /// - Throws: `.conflict` where an expectation does not hold: another broker that shares the store was quicker.
   func commit(_ changes: [Change], expecting: [Expectation] = []) async throws(StoreError) {
-    try await write { () async throws(StoreError) in
-      try await store.commit(changes, expecting: expecting)
+    if isShared {
+      try await commitShared(changes, expecting: expecting)
+    } else {
+      try await write { () async throws(StoreError) in
+        try await store.commit(changes, expecting: expecting, as: Revision(rawValue: 0))
+      }
     }
     if hasUnsaved { notice(changes) }
     if !setAside.isEmpty { replaced(by: changes) }
@@ -115,7 +119,7 @@ final class Journal: Piece {
         case .putRevocation(let revocation): ("revocations", revocation.id)
         case .removeRevocation(let id): ("revocations", id)
         case .putValue(let name, _): ("settings", name)
-        case .putGrant, .removeGrant, .putToken, .removeToken, .removeTokens, .putIntent, .removeIntent:
+        case .putGrant, .removeGrant, .putIssuer, .putToken, .removeToken, .removeTokens, .putIntent, .removeIntent:
           ("", nil)
         }
       guard let key else { continue }
@@ -129,38 +133,26 @@ final class Journal: Piece {
   /// Leases the account's refresh, and writes the intent with it.
   ///
   /// - Throws: `.conflict` where an expectation does not hold: memory has to follow first.
-  func lease(_ intent: RefreshIntent, expecting: [Expectation]) async throws(StoreError) -> Leasing {
+  func lease(
+    _ intent: RefreshIntent, _ takeover: Takeover, expecting: [Expectation]
+  ) async throws(StoreError) -> Leasing {
     try await write { () async throws(StoreError) in
-      try await store.lease(intent, for: Limit.lease, expecting: expecting)
+      try await store.lease(intent, for: Limit.lease, takeover, expecting: expecting)
     }
   }
 
   /// Whether other brokers use the store as well.
   var isShared: Bool { store.changesElsewhere != nil }
 
-  /// That nobody else has changed the account since this broker last knew what is on disk.
-  ///
-  /// - Parameter generation: that in memory; nil: there is no such account.
-  func expectations(_ account: AccountName, _ generation: Int64?) -> [Expectation] {
-    [unsaved.waiting[account] ?? .generation(account, generation)]
-  }
-
-  /// What these changes left on disk of accounts that are newer in memory all the same.
+  /// Accounts that were removed are not saved any more.
   private func notice(_ changes: [Change]) {
     for change in changes {
-      switch change {
-      case .putGrant(let grant) where unsaved.waiting[grant.account] != nil:
-        unsaved.waiting[grant.account] = .generation(grant.account, grant.generation)
-      case .removeGrant(let account): unsaved.waiting[account] = nil
-      case .putGrant, .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin,
-        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
-        break
-      }
+      if case .removeGrant(let account) = change { unsaved.waiting.remove(account) }
     }
   }
 
   /// Counts a write, and whether the store works.
-  private func write<Result: Sendable>(
+  func write<Result: Sendable>(
     _ body: () async throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     // SQLite takes commits into a file that was removed, and they are lost.
@@ -172,9 +164,14 @@ final class Journal: Piece {
       result = try await body()
     } catch {
       ended(number)
-      // The store answered: it works.
       measures.committed(took: uptime - begun, failed: error != .conflict)
-      if error != .conflict { failed(error) }
+      switch error {
+      // The store answered, or tells later what it did.
+      case .conflict, .unknown: break
+      case .owned, .newer, .corrupt, .unreadableAccount, .missing, .wrongKey, .unusableKey, .unreadable, .unwritable,
+        .shared, .closed:
+        failed(error)
+      }
       throw error
     }
     ended(number)
@@ -189,27 +186,30 @@ final class Journal: Piece {
   }
 
   /// Commits what nobody relies on: a failure is logged.
-  func commitOrWarn(_ changes: [Change], _ what: String) async {
+  /// - Returns: false if an expectation does not hold.
+  @discardableResult
+  func commitOrWarn(_ changes: [Change], expecting: [Expectation] = [], _ what: String) async -> Bool {
     do throws(StoreError) {
-      try await commit(changes)
+      try await commit(changes, expecting: expecting)
+      return true
     } catch {
+      guard error != .conflict else { return false }
       logger.warning("not saved: \(what)")
+      return true
     }
   }
 
   /// Commits what is known of the account, or notes that it is newer in memory than on disk. With the account's lock.
   ///
-  /// - Parameters:
-  ///   - generation: that of the account on disk, unless it is newer in memory already; nil: it is not there.
-  ///   - expecting: what else than that has to hold.
+  /// - Parameter leased: the account's lease, if this broker has it.
   /// - Throws: the failure; after `.conflict` memory follows the disk.
   func commitOrKeep(
-    _ changes: [Change], of account: AccountName, onDisk generation: Int64?, expecting: [Expectation]? = nil
+    _ changes: [Change], of account: AccountName, leased: [Expectation] = []
   ) async throws(StoreError) {
     do throws(StoreError) {
-      try await commit(changes, expecting: expecting ?? expectations(account, generation))
+      try await commit(changes, expecting: expectations(account) + leased)
     } catch {
-      if error == .conflict { await source?.follow(account) } else { keep(account, onDisk: generation) }
+      if error == .conflict { await source?.follow(account) } else { keep(account) }
       throw error
     }
   }
@@ -231,13 +231,13 @@ final class Journal: Piece {
   // MARK: Accounts that are newer in memory
 
   /// Accounts that may be newer in memory than on disk.
-  var unsavedAccounts: [AccountName] { Set(unsaved.waiting.keys).union(unsaved.beingSaved.keys).sorted() }
+  var unsavedAccounts: [AccountName] { unsaved.waiting.union(unsaved.beingSaved).sorted() }
 
   /// Whether any waits to be written.
   var hasUnsaved: Bool { !unsaved.waiting.isEmpty }
 
-  /// What this broker last knew to be on disk of an account that is newer in memory; nil: it is not.
-  func expectedOnDisk(_ account: AccountName) -> Expectation? { unsaved.waiting[account] }
+  /// Whether the account waits to be written.
+  func isUnsaved(_ account: AccountName) -> Bool { unsaved.waiting.contains(account) }
 
   /// Writes what is newer in memory, and waits for what is being written.
   func saveUnsaved() async {
@@ -260,7 +260,7 @@ final class Journal: Piece {
   /// Many at a time: the store writes what comes together in one transaction.
   private func saveAll() async -> Bool {
     while hasUnsaved {
-      let areSaved = await inGroups(unsaved.waiting.keys.sorted(), of: Limit.savedAtOnce) { [self] account in
+      let areSaved = await inGroups(unsaved.waiting.sorted(), of: Limit.savedAtOnce) { [self] account in
         await lock(account)
         defer { unlock(account) }
         return await saveWhole(account)
@@ -270,26 +270,22 @@ final class Journal: Piece {
     return true
   }
 
-  /// The account is newer in memory than on disk, which has this generation of it, until ``saveUnsaved()``.
-  func keep(_ account: AccountName, onDisk generation: Int64?) {
-    if unsaved.waiting[account] == nil { unsaved.waiting[account] = .generation(account, generation) }
-  }
+  /// The account is newer in memory than on disk until ``saveUnsaved()``.
+  func keep(_ account: AccountName) { unsaved.waiting.insert(account) }
 
   /// What is on disk of the account is what is in memory.
-  func isSaved(_ account: AccountName) { unsaved.waiting[account] = nil }
+  func isSaved(_ account: AccountName) { unsaved.waiting.remove(account) }
 
   /// With the account's lock. False: the store still fails.
   private func saveWhole(_ account: AccountName) async -> Bool {
-    guard let known = unsaved.waiting.removeValue(forKey: account), let changes = source?.changes(of: account) else {
-      return true
-    }
-    unsaved.beingSaved[account] = known
-    defer { unsaved.beingSaved[account] = nil }
+    guard unsaved.waiting.remove(account) != nil, let changes = source?.changes(of: account) else { return true }
+    unsaved.beingSaved.insert(account)
+    defer { unsaved.beingSaved.remove(account) }
     do throws(StoreError) {
-      try await commit(changes, expecting: [known])
+      try await commit(changes, expecting: expectations(account))
     } catch {
       guard error == .conflict else {
-        unsaved.waiting[account] = known
+        keep(account)
         return false
       }
       await source?.follow(account)

@@ -7,6 +7,8 @@ extension Journal {
     var isUrgent = false
     /// When it last worked again.
     var ended: Duration?
+    /// The wait for the next try.
+    var pause: Waiters.Key?
 
     mutating func nextDelay(at now: Duration) -> Duration {
       if isUrgent {

@@ -1,5 +1,4 @@
 public import Grants
-public import OAuth
 
 /// The broker's state on disk: of one process that owns it, or of several brokers that share it.
 ///
@@ -44,18 +43,31 @@ public protocol Store: Sendable {
   /// All or nothing, and on disk when it returns. Commits of many callers may share one transaction.
   func commit(_ changes: [Change]) async throws(StoreError)
 
-  /// The same, only where every expectation holds as the transaction begins.
+  /// The same, if every expectation holds as the transaction begins.
   ///
-  /// - Throws: `.conflict` where one does not; nothing was changed then.
-  func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError)
+  /// - Parameter revision: names the commit. It becomes the revision of each account whose grant or tokens the commit changes,
+  ///   but not of one whose intent alone it changes. The commit and its name are on disk together.
+  /// - Throws: `.conflict` if an expectation does not hold: nothing was changed. `.unknown` if the answer was lost:
+  ///   ``contains(_:)`` tells whether the commit is on disk.
+  func commit(_ changes: [Change], expecting: [Expectation], as revision: Revision) async throws(StoreError)
+
+  /// Whether the commit of this name is on disk. False: it is not, and will not be. A commit whose connection is lost may
+  /// still be under way: the store waits for its end, or ends it, before it returns false.
+  func contains(_ commit: Revision) async throws(StoreError) -> Bool
+
+  /// This broker among those that share the store; nil: the store has one owner.
+  var node: Node? { get }
 
   /// Leases the account's refresh to this broker, with the note that its refresh token is about to be sent, in one
-  /// transaction. Nobody else gets the lease before it is given back or has ended, by the store's own clock: the caller
-  /// counts from when it asked. Who has it already gets it again, with a higher fence.
+  /// transaction. No other broker gets the lease before it is given back or `takeover` lets it, by the store's own clock:
+  /// the caller counts from when it asked. The holder itself gets it again. Each grant has a higher fence.
   ///
-  /// - Throws: `.conflict` where an expectation does not hold.
+  /// If the intent on disk is of the same refresh token, the new intent continues it: its `sentAt` stays, and
+  /// `attempts` is one more than on disk unless the caller counts higher.
+  ///
+  /// - Throws: `.conflict` if an expectation does not hold.
   func lease(
-    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing
 
   /// Lets a lease last for so long from now on, also one that has ended and that nobody else took: its fence and its
@@ -67,15 +79,26 @@ public protocol Store: Sendable {
   /// Gives a lease back. Nothing happens where another broker has taken it.
   func release(_ lease: Lease) async
 
-  /// What is on disk of one account now; nil: there is no such account.
-  func read(_ account: AccountName) async throws(StoreError) -> StoredAccount?
+  /// What is on disk of these accounts now, in any order. Names without an account are left out.
+  func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount]
 
   /// Pending logins that any broker began; none where nobody else can have begun one, as memory has all of them.
   func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin]
 
-  /// The accounts that others changed, or whose logins they did, as they do; nil: nobody else can. Ends with
-  /// ``close()``.
-  var changesElsewhere: AsyncStream<AccountName>? { get }
+  /// The revocations on disk, of all brokers.
+  func revocations() async throws(StoreError) -> [PendingRevocation]
+
+  /// Claims a revocation for this broker, which is about to send it, or extends its claim.
+  ///
+  /// - Returns: false if it is not on disk any more, or another broker's claim has not ended.
+  func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool
+
+  /// The registrations on disk, of all brokers.
+  func registrations() async throws(StoreError) -> [SavedRegistration]
+
+  /// The changes that other brokers make, from before the first ``load()`` or ``loadRest()`` on; nil: the store has one
+  /// owner. A report may come late or never. Ends with ``close()``.
+  var changesElsewhere: AsyncStream<ChangesElsewhere>? { get }
 
   /// The machines that share the store; nil: it has one owner.
   var sharing: SharedStoreView? { get }
@@ -127,69 +150,47 @@ extension Store {
 
   public func verify() async throws(StoreError) {}
 
-  public func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
+  public func commit(
+    _ changes: [Change], expecting: [Expectation], as revision: Revision
+  ) async throws(StoreError) {
     try await commit(changes)
   }
 
+  public func contains(_ commit: Revision) async throws(StoreError) -> Bool { false }
+
+  public var node: Node? { nil }
+
   public func lease(
-    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing {
     try await commit([.putIntent(intent)])
-    return .granted(Lease(account: intent.account, fence: 0))
+    return .granted(Lease(account: intent.account, fence: 0), intent)
   }
 
   public func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool { true }
 
   public func release(_ lease: Lease) async {}
 
-  public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
-    try await load().accounts.first { $0.grant.account == account }
+  public func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
+    let names = Set(accounts)
+    return try await load().accounts.filter { names.contains($0.grant.account) }
   }
 
   public func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin] { [] }
 
-  public var changesElsewhere: AsyncStream<AccountName>? { nil }
+  public func revocations() async throws(StoreError) -> [PendingRevocation] { try await loadRest().revocations }
+
+  public func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool { true }
+
+  public func registrations() async throws(StoreError) -> [SavedRegistration] { try await loadRest().registrations }
+
+  public var changesElsewhere: AsyncStream<ChangesElsewhere>? { nil }
 
   public var sharing: SharedStoreView? { nil }
-}
 
-/// The right to refresh one account, which one broker has at a time.
-public struct Lease: Sendable, Equatable {
-  public let account: AccountName
-  /// Rises with each lease of the account. A commit that expects an older one is refused: a broker that was stopped for
-  /// longer than its lease cannot overwrite what another wrote since.
-  public let fence: UInt64
-
-  public init(account: AccountName, fence: UInt64) {
-    self.account = account
-    self.fence = fence
+  public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
+    try await read([account]).first
   }
-}
-
-public enum Leasing: Sendable, Equatable {
-  case granted(Lease)
-  /// Another broker has it, for so long at most.
-  case held(for: Duration)
-}
-
-/// What must hold for a commit.
-public enum Expectation: Sendable, Equatable {
-  /// The lease is still the latest of its account.
-  case lease(Lease)
-  /// The account's generation on disk; nil: there is no such account.
-  case generation(AccountName, Int64?)
-  /// The login is on disk: nobody else has taken it.
-  case login(LoginID)
-}
-
-/// Which pending logins are looked for.
-public enum LoginSearch: Sendable, Equatable {
-  case id(LoginID)
-  /// By the `state` of a callback. The store looks for its hash under a key that the brokers share, so that the time of
-  /// the look-up tells nothing.
-  case state(Secret)
-  /// All of a provider, whose callbacks bear no state, or bear it where no server sees it.
-  case provider(ProviderName)
 }
 
 /// All that is on disk of one account.
@@ -200,6 +201,10 @@ public struct StoredAccount: Sendable, Equatable {
   /// What is wrong with rows of tokens and of the intent that were left out, each without a full stop. A refresh
   /// replaces them.
   public var leftOut: [String]
+  /// The last commit that wrote the grant; nil in a store with one owner.
+  public var revision: Revision?
+  /// Who issued the account's tokens, and to which client (``TokenIssuer``), as its writer knew; nil: unknown.
+  public var issuer: String?
 
   public init(grant: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?, leftOut: [String] = []) {
     self.grant = grant
@@ -253,6 +258,8 @@ public enum Change: Sendable, Equatable {
   case putGrant(SavedGrant)
   /// With its tokens and its intent.
   case removeGrant(AccountName)
+  /// ``StoredAccount/issuer``, with a grant whose tokens are new. Only in a store that several brokers share.
+  case putIssuer(AccountName, String)
   case putToken(SavedToken)
   case removeTokens(AccountName)
   case removeToken(AccountName, SavedToken.Key)
@@ -291,5 +298,7 @@ public enum StoreError: Error, Sendable, Equatable {
   case conflict
   /// The database that several brokers share.
   case shared(SharedStoreTrouble)
+  /// The answer to a commit was lost: it may be on disk.
+  case unknown(path: String, detail: String)
   case closed
 }

@@ -17,6 +17,7 @@ extension StoreError {
     case .unwritable(let path, let detail): "\(path) could not be written: \(detail)"
     case .conflict: "another broker changed it at the same time"
     case .shared(let trouble): trouble.message
+    case .unknown(let path, let detail): "the answer to a commit to \(path) was lost: \(detail)"
     case .closed: "the store is closed: grantd is shutting down"
     }
   }
@@ -48,6 +49,7 @@ extension StoreError {
         + "and grantd tries again"
     case .conflict: "try again"
     case .shared(let trouble): trouble.hint
+    case .unknown: "see that the database can be reached; grantd finds out whether the commit was made, and tries again"
     case .closed:
       "start grantd again"
     }
@@ -58,7 +60,7 @@ extension StoreError {
     switch self {
     case .corrupt, .missing: true
     case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .shared,
-      .closed:
+      .unknown, .closed:
       false
     }
   }

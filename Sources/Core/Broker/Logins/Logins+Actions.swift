@@ -17,8 +17,13 @@ extension Logins {
     saved.expiresAt = max(saved.expiresAt, now + provider.authorizationTraits.lifetime)
     do throws(StoreError) {
       await written(saved.id)
-      try await journal.commit([.putLogin(saved)])
+      try await journal.commit([.putLogin(saved)], expecting: journal.shared(.login(saved.id)))
     } catch {
+      if error == .conflict {
+        table[login.id]?.phase = .pending
+        await changedElsewhere([login.id])
+        return storeError(error)
+      }
       return await fail(login.id, storeError(error))
     }
     // What was told meanwhile stays.

@@ -71,7 +71,7 @@ extension Logins {
       replaced = try await commit(saved, token, of: login, provider, tries: tries)
     } catch {
       guard inMemory, error != .conflict else { return .unsaved(error) }
-      journal.keep(login.account, onDisk: accounts[login.account]?.saved.generation)
+      journal.keep(login.account)
       replaced = []
     }
     moveWithClock(&saved, &token, stampedWith: boot, before: before?.saved)
@@ -117,7 +117,9 @@ extension Logins {
     _ = grant.clockStepped(by: step)
     saved = grant.saved
     token = grant.token ?? token
-    journal.keep(saved.account, onDisk: saved.generation)
+    // Clocks of machines that share a store differ.
+    guard !journal.isShared else { return }
+    journal.keep(saved.account)
     journal.saveSoon()
   }
 
@@ -127,6 +129,8 @@ extension Logins {
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider, tries: Int
   ) async throws(StoreError) -> [PendingRevocation] {
     await written(login.id)
+    // Those that other brokers added are removed with it too: one of them could end the new grant.
+    await revocations.follow()
     let obsolete = revocations.obsolete(for: saved)
     // A code is spent before, and so is all else that a callback brings to a shared store.
     let unspent: [Expectation] = saved.kind == .deviceCode ? [.login(login.id)] : []
@@ -136,12 +140,13 @@ extension Logins {
       let before = accounts[login.account]
       let replaced = replacedTokens(of: before, by: saved, provider)
       var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
+      changes += journal.issuerChange(login.account, provider)
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
       changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(
           login.id, with: changes,
-          expecting: journal.expectations(login.account, before?.saved.generation) + unspent)
+          expecting: journal.expectations(login.account) + unspent)
         revocations.takeOver(replaced)
         return replaced
       } catch {

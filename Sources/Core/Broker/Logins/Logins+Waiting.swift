@@ -7,7 +7,8 @@ import OAuth
 // Logins that wait: for their end, for being cancelled, for being told of.
 extension Logins {
   func login(_ text: String, _ method: String, caller: Caller) throws(RPCError) -> Login {
-    guard let id = LoginID(rawValue: text), let login = table[id], isOwn(login, method, caller) else {
+    guard let id = LoginID(rawValue: text), let login = table[id], isOwn(login.saved), isOwn(login, method, caller)
+    else {
       throw RPCError(.unknownLogin, "no such login")
     }
     return login
@@ -112,7 +113,9 @@ extension Logins {
   }
 
   func loginList(caller: Caller) -> LoginList.Result {
-    let seen = table.all.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
+    let seen = table.all.filter {
+      $0.endedAt == nil && isOwn($0.saved) && isOwn($0, LoginList.name, caller)
+    }
     return .init(
       logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
         .init(
@@ -185,7 +188,7 @@ extension Logins {
       Event(
         type: type, at: now.seconds, account: login.account.rawValue, provider: login.provider.rawValue,
         login_id: login.id.rawValue, reason: error?.reason, message: message ?? error?.message, hint: error?.hint),
-      startedBy: login.uid)
+      startedBy: isOwn(login) ? login.uid : nil)
   }
 }
 

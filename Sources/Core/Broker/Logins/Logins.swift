@@ -39,23 +39,36 @@ final class Logins: Piece {
     table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
   }
 
-  /// Takes over those that were loaded.
-  func takeOver(_ logins: [SavedLogin]) {
-    for login in logins { table[login.id] = Login(saved: login, phase: .pending) }
-    for login in logins where login.device != nil { startPolling(login.id) }
+  /// Takes over those that were loaded. Of a store that several brokers share, only those of earlier runs of this one.
+  func takeOver(_ logins: [SavedLogin]) async {
+    for var login in logins {
+      if let origin = journal.origin {
+        guard login.origin?.node == origin.node else { continue }
+        login.origin = origin
+        let isMine = await journal.commitOrWarn(
+          [.putLogin(login)], expecting: [.login(login.id)], "the new run of a login")
+        guard isMine else { continue }
+      }
+      table[login.id] = Login(saved: login, phase: .pending)
+      if login.device != nil { startPolling(login.id) }
+    }
   }
+
+  /// Whether this run of this broker started the login. Only that run polls, expires, lists or cancels it: its user is
+  /// one of that machine.
+  func isOwn(_ login: SavedLogin) -> Bool { login.origin == journal.origin }
 
   /// Those that should be on disk.
   var saved: [SavedLogin] { table.all.filter(\.isPending).map(\.saved) }
   /// Those whose tokens are in memory until the disk takes them.
   var unsavedCount: Int { table.all.count { $0.storeFailure != nil } }
   /// How many have not ended.
-  var unendedCount: Int { table.all.count { $0.endedAt == nil } }
+  var unendedCount: Int { table.all.count { $0.endedAt == nil && isOwn($0.saved) } }
 
   /// Ends those whose time is over; says when the next one's is.
   func tick() -> Timestamp? {
     forgetOld()
-    let pending = table.all.filter(\.isPending)
+    let pending = table.all.filter { $0.isPending && isOwn($0.saved) }
     for login in pending where login.saved.expiresAt <= now { Task { await expire(login.saved.id) } }
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
   }
@@ -72,9 +85,12 @@ final class Logins: Piece {
     guard let login = table[id], login.isPending else { return }
     let key = waiters.newWork()
     writing[id] = key
-    await journal.commitOrWarn([.putLogin(login.saved)], what)
+    let isThere = await journal.commitOrWarn(
+      [.putLogin(login.saved)], expecting: journal.shared(.login(id)), what)
     writing[id] = nil
     waiters.wake(key)
+    // Another broker has taken it.
+    if !isThere { await changedElsewhere([id]) }
   }
 
   /// Waits until nothing of the login is being written. What is committed after it comes after it on disk.

@@ -55,7 +55,7 @@ final class BackChannelLogouts: Piece {
     taken = taken.filter { $0.value > uptime }
     guard taken.count < Limit.logoutTokens else { return .unavailable }
     guard remember(token, of: name) else { return .refused("the logout token was taken before (jti)") }
-    for account in await signedOut(token, at: name) { await signOut(account, token, at: name) }
+    for account in await signedOut(token, at: name) { await signOut(account, at: name) { Self.concerns(token, $0) } }
     return .taken
   }
 
@@ -110,24 +110,33 @@ final class BackChannelLogouts: Piece {
     return own == session || own == nil && token.subject != nil
   }
 
-  /// §2.7: what was granted for the time when nobody is there (`offline_access`) goes on; all else ends.
-  private func signOut(_ account: AccountName, _ token: LogoutToken, at name: ProviderName) async {
-    guard let saved = accounts[account]?.saved, saved.provider == name, Self.concerns(token, saved) else { return }
+  /// §2.7: grants for offline use (`offline_access`) continue; all others end. If another broker changed the account
+  /// first, the sign-out is decided again.
+  ///
+  /// - Parameter concerns: whether the sign-out is of the person or the session of this grant.
+  func signOut(_ account: AccountName, at name: ProviderName, _ concerns: (SavedGrant) -> Bool) async {
     let message = "the user signed out at the provider"
-    let isOffline = saved.requestedScopes.contains("offline_access")
-    logger.notice(
-      "\(account): \(message)\(isOffline ? "; its offline access goes on" : "")",
-      metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
-    guard !isOffline else { return }
-    var dead: [(token: Secret, hint: String)] = []
-    if let token = saved.refreshToken { dead.append((token, "refresh_token")) }
+    for _ in 0..<Limit.conflicts {
+      guard let saved = accounts[account]?.saved, saved.provider == name, concerns(saved) else { return }
+      let isOffline = saved.requestedScopes.contains("offline_access")
+      logger.notice(
+        "\(account): \(message)\(isOffline ? "; its offline access goes on" : "")",
+        metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
+      guard !isOffline else { return }
+      accounts[account]?.signedOut(Failure(message: message, at: now))
+      accounts.changed(account)
+      guard await accounts.saveStanding(of: account, "the end of a session", replacing: true) else { continue }
+      return await signedOut(saved)
+    }
+    logger.warning("\(account): other brokers changed it during the sign-out", metadata: ["account": "\(account)"])
+  }
+
+  private func signedOut(_ saved: SavedGrant) async {
+    let account = saved.account
     audit.record(ended: account, at: saved.provider, by: "backchannel_logout")
-    accounts[account]?.signedOut(Failure(message: message, at: now))
-    accounts.changed(account)
-    await accounts.saveStanding(of: account, "the end of a session")
     await revocations.queue(
-      dead, revocations.context(of: saved), provider: saved.provider,
-      issuer: providers.issuer(of: saved.provider, at: saved.refreshTokenSince))
+      saved.refreshToken.map { [($0, "refresh_token")] } ?? [], revocations.context(of: saved),
+      provider: saved.provider, issuer: providers.issuer(of: saved.provider, at: saved.refreshTokenSince))
     guard let grant = accounts[account] else { return }
     accounts.reportEnd(of: grant)
     accounts.changed(account)

@@ -172,7 +172,7 @@ final class Revocations: Piece {
   @discardableResult
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
-    guard isWanted(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return obsolete(step) }
     guard providers[revocation.provider] != nil else {
       // It may be configured again: the token is live until somebody revokes it.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
@@ -182,7 +182,7 @@ final class Revocations: Piece {
     case .success(let known): target = known
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
-    guard isWanted(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return obsolete(step) }
     // The token is live at the server that issued it, and no other can end it: it would only learn it. How that server is
     // asked, and by which client, is in no configuration any more. It may be configured again; until then, or until it is
     // given up after a week, the token stays here. One that is on its way already is revoked where it was issued.
@@ -202,7 +202,7 @@ final class Revocations: Piece {
       case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
       }
     }
-    guard isWanted(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return obsolete(step) }
     guard
       let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
     else {
@@ -217,6 +217,44 @@ final class Revocations: Piece {
 
   /// Whether it still waits. A login may have made it obsolete while an answer was waited for.
   private func isWanted(_ revocation: PendingRevocation) -> Bool { pending[revocation.id] != nil }
+
+  /// The same, and no other broker sends it. Asked before each request: a login on another broker may have removed it.
+  private func isOurs(_ revocation: PendingRevocation) async -> Bool {
+    guard isWanted(revocation) else { return false }
+    guard journal.isShared else { return true }
+    let isClaimed: Bool
+    do throws(StoreError) {
+      isClaimed = try await journal.store.claim(revocation.id, for: Limit.lease)
+    } catch {
+      journal.failed(error)
+      isClaimed = false
+    }
+    guard !isClaimed else { return isWanted(revocation) }
+    if await follow() { postpone(revocation.id) }
+    return false
+  }
+
+  /// Memory follows the store that other brokers share. False: the store fails.
+  @discardableResult
+  func follow() async -> Bool {
+    guard journal.isShared else { return true }
+    let stored: [PendingRevocation]
+    do throws(StoreError) { stored = try await journal.store.revocations() } catch {
+      journal.failed(error)
+      return false
+    }
+    let ids = Set(stored.map(\.id))
+    for id in Array(pending.keys) where !ids.contains(id) { remove(id) }
+    for revocation in stored { set(revocation) }
+    wakeScheduler()
+    return true
+  }
+
+  private func postpone(_ id: String) {
+    guard var revocation = pending[id] else { return }
+    revocation.retryAt = max(revocation.retryAt, now + Limit.lease)
+    set(revocation)
+  }
 
   private func obsolete(_ step: String) -> AccountLogout.Step {
     .init(
@@ -233,7 +271,9 @@ final class Revocations: Piece {
 
   private func put(_ revocation: PendingRevocation) async {
     set(revocation)
-    await journal.commitOrWarn([.putRevocation(revocation)], "a token to revoke")
+    let isThere = await journal.commitOrWarn(
+      [.putRevocation(revocation)], expecting: journal.shared(.revocation(revocation.id)), "a token to revoke")
+    if !isThere { remove(revocation.id) }
     // It may have become obsolete on its way to the disk, which then has it again.
     if !isWanted(revocation) { await drop(revocation) }
   }

@@ -230,9 +230,9 @@ final class ProviderConnection: Piece {
   /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
   /// proof (RFC 9449 §8), since it then did nothing else.
   func send(
-    _ request: HTTPRequest, for use: ConnectionPool.Use, late: LateAnswer? = nil
+    _ request: HTTPRequest, for use: ConnectionPool.Use, late: LateAnswer? = nil, latest: LatestSend? = nil
   ) async -> Result<HTTPResponse, ProviderFailure> {
-    guard !request.signatures.isEmpty else { return await sendOnce(request, use, late) }
+    guard !request.signatures.isEmpty else { return await sendOnce(request, use, late, latest) }
     let origin = request.origin
     var nonce = nonces[origin]
     for isLast in [false, true] {
@@ -242,7 +242,7 @@ final class ProviderConnection: Piece {
       } catch {
         return .failure(.misconfigured(message: error.description, nil))
       }
-      let result = await sendOnce(signed, use, late)
+      let result = await sendOnce(signed, use, late, latest)
       guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
       if nonces[origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
       nonces[origin] = fresh
@@ -269,10 +269,21 @@ final class ProviderConnection: Piece {
     return response.asksForDPoPNonce && fresh != nonces[request.origin]
   }
 
+  /// The latest time since boot at which a request may be sent; nil: it may not be sent any more.
+  typealias LatestSend = @BrokerActor () -> Duration?
+
   private func sendOnce(
-    _ request: HTTPRequest, _ use: ConnectionPool.Use, _ late: LateAnswer?
+    _ request: HTTPRequest, _ use: ConnectionPool.Use, _ late: LateAnswer?, _ latest: LatestSend? = nil
   ) async -> Result<HTTPResponse, ProviderFailure> {
     let sent = now
+    var request = request
+    if let latest {
+      guard let moment = latest(), uptime <= moment else {
+        return .failure(
+          .notSent(message: "too late to send the request: another broker may have the account's lease"))
+      }
+      request.latestSend = moment
+    }
     do throws(TransportError) {
       let response = try await transport.send(request, over: pool(use), late: late)
       measureSkew(response, sent: sent)
@@ -309,8 +320,9 @@ final class ProviderConnection: Piece {
   ///   - use: a refresh uses the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
   ///     request before it is on disk.
   ///   - late: how each answer is read on after its time is over.
+  ///   - latest: the latest time at which each request is sent; nil: any time.
   func converse<Output: Sendable>(
-    _ first: Step<Output>, for use: ConnectionPool.Use, late: LateAnswer? = nil
+    _ first: Step<Output>, for use: ConnectionPool.Use, late: LateAnswer? = nil, latest: LatestSend? = nil
   ) async -> Result<Output, ProviderFailure> {
     var step = first
     for _ in 0..<Limit.steps {
@@ -318,11 +330,11 @@ final class ProviderConnection: Piece {
       case .done(let issued): return .success(issued)
       case .failed(let failure): return .failure(failure)
       case .send(let request, let then):
-        switch await send(request, for: use, late: late) {
+        switch await send(request, for: use, late: late, latest: latest) {
         case .success(let response): step = then(response, now)
         case .failure(let failure): return .failure(failure)
         }
-      case .attempt(let request, let then): step = then(await send(request, for: use, late: late), now)
+      case .attempt(let request, let then): step = then(await send(request, for: use, late: late, latest: latest), now)
       case .keys(let unknown, let then):
         let keys = use == .refreshes ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
         step = then(keys, now)

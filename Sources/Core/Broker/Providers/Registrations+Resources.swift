@@ -67,7 +67,7 @@ extension Registrations {
     guard isFree(name), !pending.contains(name) else { throw taken(name) }
     saved[name] = new
     do throws(StoreError) {
-      try await journal.commit([.putRegistration(new)])
+      try await journal.commit([.putRegistration(new)], expecting: journal.shared(.noRegistration(new.provider)))
     } catch {
       saved[name] = nil
       throw storeError(error)

@@ -48,6 +48,22 @@ final class Registrations: Piece {
     for provider in registered where providers[provider.name] == nil { providers.add(provider) }
   }
 
+  /// Other brokers changed these registrations: memory and the providers follow.
+  func changedElsewhere(_ names: Set<ProviderName>) async {
+    let stored: [SavedRegistration]
+    do throws(StoreError) { stored = try await journal.store.registrations() } catch { return journal.failed(error) }
+    for name in names where !pending.contains(name) || saved[name] == nil {
+      saved[name] = stored.first { $0.provider == name }
+    }
+    for name in names where !configured.contains(name) {
+      if let provider = registered.first(where: { $0.name == name }) {
+        providers.add(provider)
+      } else {
+        providers.remove(name)
+      }
+    }
+  }
+
   /// Takes over what was loaded.
   func takeOver(_ registrations: [SavedRegistration]) {
     for registration in registrations { saved[registration.provider] = registration }
@@ -99,10 +115,12 @@ final class Registrations: Piece {
     }
     defer { pending.remove(name) }
     do throws(StoreError) {
-      try await journal.commit([.putRegistration(new)])
+      try await journal.commit([.putRegistration(new)], expecting: journal.shared(.noRegistration(name)))
     } catch {
       await remove(new, over: candidate)
-      throw storeError(error)
+      guard error == .conflict else { throw storeError(error) }
+      await changedElsewhere([name])
+      throw taken(name)
     }
     saved[name] = new
     var warnings: [String] = []

@@ -21,6 +21,9 @@ struct TokenIssuer: Hashable, Sendable {
   /// No provider's.
   static let unknown = TokenIssuer(issuer: nil, server: nil, clientID: "")
 
+  /// ``StoredAccount/issuer``.
+  var fingerprint: String { Secret(text).fingerprint }
+
   /// For what is kept longer than the configuration. Different for different issuers.
   var text: String {
     [issuer, server, clientID].map { $0.map { "\($0.utf8.count):\($0)" } ?? "-" }.joined(separator: " ")

@@ -33,6 +33,9 @@ extension RefreshEngine {
       return .underWay
     }
     if let failure = connection.suspended { return .suspended(failure) }
+    guard isOfOwnClient(grant.saved) else {
+      return .suspended(Failure(message: accounts.otherClient(grant.saved), at: now))
+    }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing {
       guard let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment <= now else {
@@ -129,7 +132,7 @@ extension RefreshEngine {
 
   private func mayBegin(_ account: AccountName, at name: ProviderName) -> Bool {
     leaseElsewhere(account) == nil
-      && accounts[account].map { $0.phase == .idle && $0.saved.provider == name } ?? false
+      && accounts[account].map { $0.phase == .idle && $0.saved.provider == name && isOfOwnClient($0.saved) } ?? false
   }
 
   /// Who tries a provider that does not answer, once it may be tried.

@@ -17,16 +17,22 @@ extension RefreshEngine {
     guard let grant = accounts[account], case .refreshing(let current) = grant.phase, current == attempt else {
       return .unwanted
     }
-    let expected = journal.expectations(account, grant.saved.generation)
     let asked = uptime
+    let takeover = takeover(grant.saved, isForced: leases.forced.remove(account) != nil)
     do throws(StoreError) {
-      switch try await journal.lease(intent, expecting: expected) {
-      case .granted(let lease):
-        hold(.init(lease: lease, generation: expected), attempt, since: asked)
+      switch try await journal.lease(intent, takeover, expecting: journal.expectations(account)) {
+      case .granted(let lease, let intent):
+        accounts[account]?.leased(attempt, intent)
+        if takeover.isForced {
+          logger.notice(
+            "took the lease of \(account) from another broker, as demanded", metadata: ["account": "\(account)"])
+        }
+        hold(lease, attempt, since: asked)
         // It may have ended by the store's clock, or end before it is prolonged: whoever still wants it asks again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
-      case .held(let duration):
-        leases.noteHolder(of: account, until: uptime + max(duration, Limit.leaseRecheck))
+      case .held(let holder):
+        leases.noteHolder(
+          of: account, holder.name, until: uptime + max(holder.remaining, Limit.leaseRecheck))
         return .unwanted
       }
     } catch {
@@ -41,9 +47,9 @@ extension RefreshEngine {
   /// another broker.
   ///
   /// - Parameter asked: when it was asked for, which is before the store's clock began to count.
-  private func hold(_ leased: RefreshLeases.Held, _ attempt: Grant.Attempt, since asked: Duration) {
-    let (key, lease) = (key(leased.lease.account, attempt), leased.lease)
-    leases.held[key] = leased
+  private func hold(_ lease: Lease, _ attempt: Grant.Attempt, since asked: Duration) {
+    let key = key(lease.account, attempt)
+    leases.held[key] = .init(lease: lease, latestSend: asked + Limit.sendingTime)
     guard journal.isShared else { return }
     Task {
       var next = asked + Limit.lease / 4
@@ -55,7 +61,11 @@ extension RefreshEngine {
           let isHeld = try await journal.store.prolong(lease, for: Limit.lease)
           // The refresh may have ended meanwhile.
           guard leases.held[key]?.lease == lease else { return }
-          guard isHeld else { break }
+          guard isHeld else {
+            leases.held[key]?.latestSend = .zero
+            break
+          }
+          leases.held[key]?.latestSend = asked + Limit.sendingTime
           next = asked + Limit.lease / 4
         } catch {
           next = asked + Limit.prolongingPause
@@ -67,9 +77,36 @@ extension RefreshEngine {
     }
   }
 
+  /// How the account may be taken over from another broker.
+  private func takeover(_ saved: SavedGrant, isForced: Bool) -> Takeover {
+    let rotation = providers[saved.provider]?.provider.refreshTraits.rotation ?? .strict
+    return Takeover(accounts.canLose(saved) ? rotation : .none, isForced: isForced)
+  }
+
+  /// The latest time to send a request of the attempt; nil: any time, as the store has one owner.
+  func latestSend(_ account: AccountName, _ attempt: Grant.Attempt) -> ProviderConnection.LatestSend? {
+    let key = key(account, attempt)
+    guard journal.isShared, leases.held[key] != nil else { return nil }
+    return { [weak self] in self?.leases.held[key]?.latestSend }
+  }
+
+  /// Whether nothing more may be sent under the attempt's lease.
+  func isTooLate(_ account: AccountName, _ attempt: Grant.Attempt) -> Bool {
+    leases.held[key(account, attempt)].map { journal.isShared && $0.latestSend < uptime } ?? false
+  }
+
+  /// Whether the account's tokens are of the server and the client that this machine has configured. Another machine's
+  /// refresh token would be sent to a server that it is not of.
+  func isOfOwnClient(_ saved: SavedGrant) -> Bool {
+    guard journal.isShared, let issuer = journal.known.issuers[saved.account],
+      let provider = providers[saved.provider]?.provider
+    else { return true }
+    return issuer == TokenIssuer(provider).fingerprint
+  }
+
   /// What holds while the attempt's lease is this broker's; nil: it has none.
   func expectations(_ account: AccountName, _ attempt: Grant.Attempt) -> [Expectation]? {
-    leases.held[key(account, attempt)]?.expectations
+    leases.held[key(account, attempt)].map { [.lease($0.lease)] }
   }
 
   func key(_ account: AccountName, _ attempt: Grant.Attempt) -> RefreshLeases.Key {
@@ -86,11 +123,13 @@ extension RefreshEngine {
         stored.grant.refreshToken == attempt.refreshToken,
         let intent = accounts[account]?.intent
       {
-        let expected = [Expectation.generation(account, stored.grant.generation)]
         let asked = uptime
-        switch try await journal.lease(intent, expecting: expected) {
-        case .granted(let lease):
-          hold(.init(lease: lease, generation: expected), attempt, since: asked)
+        switch try await journal.lease(
+          intent, takeover(stored.grant, isForced: false), expecting: [.revision(account, stored.revision)])
+        {
+        case .granted(let lease, _):
+          hold(lease, attempt, since: asked)
+          journal.read(account, at: stored.revision, of: stored.issuer)
           accounts[account]?.rebase(attempt, onto: stored.grant)
           return .again
         case .held: return .failed

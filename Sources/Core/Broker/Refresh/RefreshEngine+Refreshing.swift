@@ -56,7 +56,7 @@ extension RefreshEngine {
       if journal.failure != nil, !journal.isShared {
         // With the journal's next try: a commit of its own that works would end the failure, and the refresh whose intent
         // the store does not take would begin again at once.
-        if let grant = accounts[account] { journal.keep(account, onDisk: grant.saved.generation) }
+        if accounts.contains(account) { journal.keep(account) }
       } else if leased != nil || !journal.isShared {
         await accounts.saveStanding(of: account, "a refresh that was not sent", leased: leased)
       }
@@ -108,13 +108,15 @@ extension RefreshEngine {
     guard grant.saved.kind.isUnattended else {
       let wanted = scopesToAskFor(grant, sent, asked)
       let late = lateAnswer(account, sent, asked, ticket)
+      let latest = latestSend(account, sent)
       func send(_ key: SavedToken.Key) async -> Result<RefreshAnswer, ProviderFailure> {
         let saved = key == sent.key ? withoutRefusedScopes(grant, connection) : grant.saved
         let step = provider.refresh(saved, token: sent.refreshToken, key: key, metadata: metadata)
-        return await connection.converse(step, for: .refreshes, late: late)
+        return await connection.converse(step, for: .refreshes, late: late, latest: latest)
       }
-      guard let wanted else { return (sent, await send(sent.key)) }
-      let result = await send(SavedToken.Key(scopes: wanted, resource: nil))
+      guard let wanted else { return (sent, unlessTooLate(await send(sent.key), account, sent)) }
+      let result = unlessTooLate(await send(SavedToken.Key(scopes: wanted, resource: nil)), account, sent)
+      guard let result else { return (sent, nil) }
       // The refusal did not use the refresh token, so it is sent again without scopes.
       return (sent, isScopeRefused(result, account, connection) ? await send(sent.key) : result)
     }
@@ -123,6 +125,13 @@ extension RefreshEngine {
       return (sent, await connection.converse(step, for: .refreshes).map { .issued($0) })
     case .failure(let failure): return (sent, .failure(failure))
     }
+  }
+
+  /// Nil: the lease was over before the request was sent. That is not the provider's failure.
+  private func unlessTooLate(
+    _ result: Result<RefreshAnswer, ProviderFailure>, _ account: AccountName, _ attempt: Grant.Attempt
+  ) -> Result<RefreshAnswer, ProviderFailure>? {
+    if case .failure(.notSent) = result, isTooLate(account, attempt) { nil } else { result }
   }
 
   /// - Parameter before: the grant that was refreshed; nil: it was gone before anything was sent.
@@ -173,15 +182,11 @@ extension RefreshEngine {
     guard new.token != attempt.refreshToken else { return await refreshFailed(account, attempt, failure, asked) }
     let outcome = accounts[account]?.rotated(
       attempt, to: new, rotation: traits.rotation, refreshTokenLifetime: traits.lifetime)
-    guard case .commit(let renewal) = outcome, await commitRenewal(account, attempt) else {
+    guard case .commit = outcome, await commitRenewal(account, attempt) else {
       await revokeUnused(new.token, of: account, attempt, asked.provider, before)
       return .discarded
     }
     // What the failure makes of the grant is written where this is there still.
-    let key = key(account, attempt)
-    if let lease = leases.held[key]?.lease {
-      leases.held[key] = .init(lease: lease, generation: [.generation(account, renewal.grant.generation)])
-    }
     logger.notice(
       "kept the new refresh token of \(account), whose answer cannot be used",
       metadata: ["account": "\(account)", "provider": "\(asked.provider.name)"])
@@ -238,15 +243,14 @@ extension RefreshEngine {
       let ended: [Change] = attempt.isExchange ? [] : [.removeIntent(account)]
       try await journal.commit(
         [.putGrant(renewal.grant)] + dropped + (renewal.token.map { [.putToken($0)] } ?? []) + ended,
-        expecting: expectations(account, attempt)
-          ?? journal.expectations(account, accounts[account]?.saved.generation))
+        expecting: journal.expectations(account) + (expectations(account, attempt) ?? []))
     } catch {
       if error == .conflict { return await leaseEnded(account, attempt) }
       // The refresh token on disk stays good: a crash now loses nothing but this access token.
       guard let grant = accounts[account], !accounts.canLose(grant.saved), grant.isCommittingSameRefreshToken else {
         return .failed
       }
-      journal.keep(account, onDisk: grant.saved.generation)
+      journal.keep(account)
     }
     guard accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return .unwanted }
     budgets.replacements.replaced(account, at: uptime)

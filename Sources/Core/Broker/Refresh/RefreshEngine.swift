@@ -98,7 +98,7 @@ final class RefreshEngine: Piece {
     let name = grant.saved.provider
     let (lease, isFetching) = (leaseElsewhere(account), trades.fetching.contains(account))
     let moment = isFetching ? nil : grant.nextMoment(policy: accounts.refreshPolicy, at: now)
-    let mayBegin = lease == nil && grant.saved.isRenewable
+    let mayBegin = lease == nil && grant.saved.isRenewable && isOfOwnClient(grant.saved)
     let isDue = mayBegin && moment.map { $0 <= now } ?? false
     let isStalled = mayBegin && moment != nil && grant.waitsForProvider
     let place = RefreshQueue.Place(
@@ -141,16 +141,16 @@ final class RefreshEngine: Piece {
     return endings.soon
   }
 
-  /// Another broker that shares the store changed the account, or gave its lease back.
-  func changedElsewhere(_ account: AccountName) async {
-    _ = leases.forgetHolder(of: account)
-    await accounts.changedElsewhere(account)
-    // What was asked meanwhile, with the account's lock, was answered before this.
-    if leases.forgetHolder(of: account) { accounts.changed(account) }
+  /// Another broker that shares the store changed the accounts, or gave their leases back.
+  func changedElsewhere(_ names: Set<AccountName>) async {
+    for account in names { _ = leases.forgetHolder(of: account) }
+    await accounts.changedElsewhere(names)
+    // Leases that were asked for during this time, with the accounts' locks, were answered before.
+    for account in names where leases.forgetHolder(of: account) { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.
-  func leaseElsewhere(_ account: AccountName) -> Duration? { leases.endElsewhere(account, at: uptime) }
+  func leaseElsewhere(_ account: AccountName) -> Duration? { leases.holder(of: account, at: uptime)?.end }
 
   /// How many of the provider's accounts are due and have not begun, though they were good.
   func restingCount(at name: ProviderName) -> Int {
@@ -187,6 +187,13 @@ final class RefreshEngine: Piece {
       connection.recheck()
       retryStalled(at: connection.provider.name)
     }
+  }
+
+  /// An administrator demands a refresh although another broker's may be under way.
+  func takeLease(of account: AccountName) {
+    guard journal.isShared, accounts[account]?.phase == .idle else { return }
+    leases.forced.insert(account)
+    if leases.forgetHolder(of: account) { accounts.changed(account) }
   }
 
   /// Somebody who manages the account has it tried now, whatever wait its last failure or the provider asked for.

@@ -9,8 +9,17 @@ struct RefreshLeases {
   var awaited: Set<Key> = []
   /// Refreshes whose answer is late and read on, and which have no place among the provider's requests.
   var late: [Key: ProviderConnection] = [:]
-  /// Accounts that another broker refreshes, until when since boot at most: it has their lease.
-  private(set) var elsewhere: [AccountName: Duration] = [:]
+  /// Accounts whose lease another broker has.
+  private(set) var elsewhere: [AccountName: Elsewhere] = [:]
+  /// Accounts whose lease is taken from another broker: an administrator demands it.
+  var forced: Set<AccountName> = []
+
+  struct Elsewhere {
+    /// The machine.
+    let name: String
+    /// Until when at most, since boot.
+    let end: Duration
+  }
 
   struct Key: Hashable {
     var account: AccountName
@@ -20,21 +29,21 @@ struct RefreshLeases {
 
   struct Held {
     let lease: Lease
-    /// What was on disk when the lease was given. What comes of the refresh is written where that is there still.
-    let generation: [Expectation]
-
-    var expectations: [Expectation] { generation + [.lease(lease)] }
+    /// The latest time since boot at which a request is sent under it.
+    var latestSend: Duration
   }
 
-  mutating func noteHolder(of account: AccountName, until end: Duration) { elsewhere[account] = end }
+  mutating func noteHolder(of account: AccountName, _ name: String, until end: Duration) {
+    elsewhere[account] = Elsewhere(name: name, end: end)
+  }
 
   /// True: another broker had the account's lease until now, as far as was known.
   mutating func forgetHolder(of account: AccountName) -> Bool { elsewhere.removeValue(forKey: account) != nil }
 
-  /// Until when another broker may be refreshing the account; nil: none is.
-  mutating func endElsewhere(_ account: AccountName, at uptime: Duration) -> Duration? {
-    guard let end = elsewhere[account] else { return nil }
-    if end > uptime { return end }
+  /// The other broker that may be refreshing the account; nil: none is.
+  mutating func holder(of account: AccountName, at uptime: Duration) -> Elsewhere? {
+    guard let holder = elsewhere[account] else { return nil }
+    if holder.end > uptime { return holder }
     elsewhere[account] = nil
     return nil
   }

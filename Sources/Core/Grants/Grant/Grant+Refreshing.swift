@@ -37,6 +37,12 @@ extension Grant {
     return .begun(attempt, intent)
   }
 
+  /// The intent is on disk. Other brokers may have sent the same refresh token before.
+  public mutating func leased(_ attempt: Attempt, _ intent: RefreshIntent) {
+    guard phase == .refreshing(attempt), intent.refreshTokenHash == attempt.refreshToken.fingerprint else { return }
+    self.intent = intent
+  }
+
   /// The request is sent now; lifetimes in its response count from this time. Nil: it is no longer wanted.
   public mutating func sends(_ attempt: Attempt, at now: Timestamp) -> Attempt? {
     guard phase == .refreshing(attempt) else { return nil }

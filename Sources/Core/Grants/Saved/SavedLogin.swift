@@ -38,6 +38,8 @@ public struct SavedLogin: Sendable, Equatable {
   /// The user whose browser may open the link and return the callback; nil: the user who started the login.
   public var browserUID: UInt32?
   public var link: LoginLink?
+  /// The broker that started it; nil if the store has one owner.
+  public var origin: LoginOrigin?
 
   public init(
     id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
@@ -93,5 +95,16 @@ public struct DeviceLogin: Sendable, Equatable {
     self.verificationURI = verificationURI
     self.verificationURIComplete = verificationURIComplete
     self.interval = interval
+  }
+}
+
+/// The broker that started a login, and the run of it: ``SavedLogin/uid`` is a user of its machine.
+public struct LoginOrigin: Sendable, Hashable {
+  public var node: String
+  public var run: String
+
+  public init(node: String, run: String) {
+    self.node = node
+    self.run = run
   }
 }

@@ -16,6 +16,9 @@ public struct HTTPRequest: Sendable, Equatable {
   public var signatures: [Signature] = []
   /// The TLS settings; nil: the system's authorities, and no client certificate.
   public var tls: TLSChoice?
+  /// Nothing is sent after this time since boot, which includes time in which the machine or the process stood still;
+  /// nil: any time.
+  public var latestSend: Duration?
 
   public struct Header: Sendable, Equatable {
     public var name: String

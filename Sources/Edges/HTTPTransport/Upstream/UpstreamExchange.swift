@@ -17,13 +17,20 @@ public struct UpstreamRequest: Sendable {
   public var body: Body
   /// Whether the server may get it twice (RFC 9110 §9.2.2): it is sent again where a kept connection ended before it answered.
   public var isRepeatable: Bool
+  /// As of ``HTTPRequest/latestSend``.
+  public var latestSend: Duration?
 
-  public init(server: UpstreamServer, head: HTTPRequestHead, body: Body, isRepeatable: Bool) {
+  public init(
+    server: UpstreamServer, head: HTTPRequestHead, body: Body, isRepeatable: Bool, latestSend: Duration? = nil
+  ) {
     self.server = server
     self.head = head
     self.body = body
     self.isRepeatable = isRepeatable
+    self.latestSend = latestSend
   }
+
+  func isTooLate(at uptime: Duration) -> Bool { latestSend.map { uptime > $0 } ?? false }
 }
 
 extension UpstreamRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

@@ -100,7 +100,13 @@ final class UpstreamPool {
         connection.close()
         continue
       }
-      guard let next = nextWaiting(), next.receiver?.upstreamMaySend() == true else { continue }
+      guard let next = nextWaiting() else { continue }
+      // It waited for a connection, or the process was stopped.
+      guard !next.request.isTooLate(at: uptime()) else {
+        next.fail(TransportError(.notSent, "the time to send the request to \(server.host) was over"))
+        continue
+      }
+      guard next.receiver?.upstreamMaySend() == true else { continue }
       idle.removeLast()
       connection.begin(next)
     }

@@ -299,7 +299,7 @@ extension StoreError {
   fileprivate var isForGood: Bool {
     switch self {
     case .newer, .corrupt, .wrongKey, .unreadableAccount: true
-    case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .shared, .closed: false
+    case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .shared, .unknown, .closed: false
     }
   }
 }

@@ -94,6 +94,8 @@ extension Change {
     switch self {
     case .putGrant(let grant): try grant.put(in: db, sealer: sealer)
     case .removeGrant(let account): try Self.delete("DELETE FROM grants WHERE account = ?", account.rawValue, in: db)
+    // This store has one owner: its configuration names the issuers.
+    case .putIssuer: break
     case .putToken(let token): try token.put(in: db, sealer: sealer)
     case .removeTokens(let account): try Self.delete("DELETE FROM tokens WHERE account = ?", account.rawValue, in: db)
     case .removeToken(let account, let key):

@@ -171,6 +171,7 @@ struct StoredContents: Equatable {
       tokens[account] = nil
       narrowed[account] = nil
       intents[account] = nil
+    case .putIssuer: break
     case .putToken(let token) where token.key.isNarrowed:
       narrowed[token.account, default: [:]][token.key] = token
     case .putToken(let token): tokens[token.account] = token

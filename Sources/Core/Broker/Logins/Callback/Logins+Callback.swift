@@ -134,7 +134,8 @@ extension Logins {
     // First of all: another user learns nothing of the login.
     if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
     if let spent = spent(login.id) { return spent }
-    guard login.expiresAt > now else {
+    // The clock of the broker that started it decides.
+    guard login.expiresAt > now || !isOwn(login) else {
       return .failed(
         await fail(login.id, RPCError(.loginExpired, Self.late, hint: again(login))))
     }
@@ -267,7 +268,7 @@ extension Logins {
       table[login.id]?.phase = .pending
       guard error == .conflict else { return .refused(storeError(error)) }
       // Another process has taken it, and completes it.
-      await changedElsewhere(login.account)
+      await changedElsewhere([login.id])
       return .taken(login.id)
     }
   }

@@ -27,7 +27,8 @@ extension Logins {
 
   /// Nil: the browser may go on. Where a proxy passes callbacks on, its connection says nothing of the person.
   func refusal(of browser: BrowserUser, _ login: SavedLogin) -> BrowserRefusal? {
-    guard RedirectURI(rawValue: login.redirectURI)?.isLoopback == true,
+    // The users of another machine have other numbers. The `state` still has to be the login's.
+    guard isOwn(login), RedirectURI(rawValue: login.redirectURI)?.isLoopback == true,
       let refusal = BrowserRefusal(browser, for: login.browserUser)
     else { return nil }
     browserRefusals.log(browser, login)

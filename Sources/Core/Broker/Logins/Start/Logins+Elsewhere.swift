@@ -37,10 +37,15 @@ extension Logins {
     return others.first { table[$0.id] == nil && $0.expiresAt > now }
   }
 
-  /// Another broker changed the account, or a login of it: who waits here for that login is told. Where the other took
-  /// a login and failed, it is told when the login's time is over.
-  func changedElsewhere(_ account: AccountName) async {
-    for id in table.all.filter({ $0.isPending && $0.saved.account == account }).map(\.saved.id) {
+  /// Another broker changed the accounts: it may have completed logins to them.
+  func accountsChangedElsewhere(_ names: Set<AccountName>) async {
+    await changedElsewhere(Set(table.all.filter { names.contains($0.saved.account) }.map(\.saved.id)))
+  }
+
+  /// Another broker changed the logins: callers that wait here for them are woken. If the other broker took a login and
+  /// failed, they learn it when the login's time is over.
+  func changedElsewhere(_ ids: Set<LoginID>) async {
+    for id in ids where table[id]?.isPending == true {
       let stored: SavedLogin?
       do throws(StoreError) { stored = try await journal.store.logins(.id(id)).first } catch { return }
       guard let login = table[id], login.isPending else { continue }
@@ -49,11 +54,11 @@ extension Logins {
         table[id]?.saved = stored
         waiters.wake(.login(id))
         wakeScheduler()
-      } else if let saved = accounts[account]?.saved, saved.provider == login.saved.provider,
+      } else if let saved = accounts[login.saved.account]?.saved, saved.provider == login.saved.provider,
         saved.loggedInAt >= login.saved.startedAt
       {
         table[id]?.identity = saved.identity
-        end(id, .completed(account, at: now))
+        end(id, .completed(login.saved.account, at: now))
       }
     }
   }

@@ -141,6 +141,7 @@ extension Logins {
       device: device?.device)
     saved.memory = memory
     saved.audience = request.audience
+    saved.origin = journal.origin
     saved.exchangesCode = params.exchange ?? traits.exchangesCodes
     saved.browserUID = params.browser_uid == caller.uid ? nil : params.browser_uid
     saved.link = link

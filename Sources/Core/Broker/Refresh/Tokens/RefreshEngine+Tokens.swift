@@ -232,7 +232,7 @@ extension RefreshEngine {
     _ account: AccountName, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) {
     if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
-    guard uptime < deadline else { throw timedOut(account) }
+    guard uptime < deadline else { throw isElsewhere(account) ?? timedOut(account) }
     guard !isStopped else { throw shuttingDown() }
     guard let asker else { return await wait(for: .account(account), until: deadline) }
     try await waiters.callerWaits(for: .account(account), of: asker.holder, until: deadline)
@@ -242,6 +242,18 @@ extension RefreshEngine {
     RPCError(
       .providerError, "account \(grant.saved.account): the provider issued a token that had already expired",
       hint: "Check the clock (timedatectl), and the lifetime of access tokens at the provider.")
+  }
+
+  /// Another machine refreshes the account; nil: none does.
+  private func isElsewhere(_ account: AccountName) -> RPCError? {
+    guard accounts[account]?.phase == .idle, let holder = leases.holder(of: account, at: uptime) else { return nil }
+    let wait = max(1, (holder.end - uptime).wholeSeconds)
+    return RPCError(
+      .temporarilyUnavailable,
+      "account \(account): the refresh that machine \(holder.name) began has no answer yet",
+      hint: "Wait: this machine tries in \(wait) s. With `manage` access, "
+        + "`grantctl refresh --now \(account)` takes it over; that may end the grant.",
+      retryAfter: Double(wait))
   }
 
   private func timedOut(_ account: AccountName) -> RPCError {

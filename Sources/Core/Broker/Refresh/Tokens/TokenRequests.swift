@@ -199,7 +199,7 @@ final class TokenRequests: Piece {
       let token = grant.token
     else { return }
     accounts.publish(account)
-    try? await journal.commitOrKeep([.putToken(token)], of: account, onDisk: grant.saved.generation)
+    try? await journal.commitOrKeep([.putToken(token)], of: account)
   }
 
   /// The provider says that the token is invalid.
@@ -255,6 +255,7 @@ final class TokenRequests: Piece {
         .notPermitted, "`now` may end the grant of account \(account), which takes `manage` access",
         hint: "Ask without it, or an admin can add a [[rule]] with access = [\"manage\"].")
     }
+    engine.takeLease(of: account)
     // Another broker may wait for that answer.
     guard !journal.isShared, accounts[account]?.stopsAwaiting(at: now) == true else { return }
     logger.notice(
@@ -296,7 +297,7 @@ final class TokenRequests: Piece {
     guard let grant = accounts[account] else { return }
     let changes = grant.livingTokens.filter { !$0.reports.isEmpty }.map { Change.putToken($0) }
     guard !changes.isEmpty else { return }
-    try? await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation)
+    try? await journal.commitOrKeep(changes, of: account)
   }
 
   func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {

@@ -3,13 +3,15 @@ import FoundationEssentials
 import SQLite
 
 /// This machine, as the other machines of the database see it.
-struct Node: Sendable {
+struct OwnNode: Sendable {
   /// The machine's, kept in its own SQLite database: 16 hexadecimal digits.
   var id: String
   /// This process's.
   let run: String
   let name: String
   let version: String
+
+  var node: Node { Node(id: id, name: name, run: run) }
 
   /// After this time without a sign, a session that still has a node's lock is dead.
   static let silence = Duration.seconds(12)

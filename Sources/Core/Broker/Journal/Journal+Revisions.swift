@@ -1,0 +1,141 @@
+public import Grants
+
+/// What this broker knows to be on disk of the accounts of a store that several brokers share.
+struct KnownRevisions {
+  /// Those of the accounts as they are in memory, or as they were before what is unsaved.
+  fileprivate(set) var ofAccounts: [AccountName: Revision] = [:]
+  /// Who issued the accounts' tokens: ``StoredAccount/issuer``.
+  fileprivate(set) var issuers: [AccountName: String] = [:]
+  /// Commits without an answer, by the accounts that they concern. Nothing else is written of these accounts before.
+  fileprivate var unsettled: [AccountName: Unsettled] = [:]
+
+  fileprivate struct Unsettled {
+    let commit: Revision
+    let changes: [Change]
+  }
+}
+
+// Commits to a store that several brokers share.
+extension Journal {
+  /// That no other broker has changed the account since this one last read or wrote it.
+  func expectations(_ account: AccountName) -> [Expectation] {
+    isShared ? [.revision(account, known.ofAccounts[account])] : []
+  }
+
+  /// Memory has taken the account from the disk; nil: there is no such account.
+  func read(_ account: AccountName, at revision: Revision?, of issuer: String?) {
+    guard isShared else { return }
+    known.ofAccounts[account] = revision
+    known.issuers[account] = issuer
+    known.unsettled[account] = nil
+  }
+
+  /// The change that names the issuer of a grant whose tokens are new.
+  func issuerChange(_ account: AccountName, _ provider: any Provider) -> [Change] {
+    isShared ? [.putIssuer(account, TokenIssuer(provider).fingerprint)] : []
+  }
+
+  /// This run of this broker, as the origin of logins; nil: the store has one owner.
+  var origin: LoginOrigin? { store.node.map { LoginOrigin(node: $0.id, run: $0.run) } }
+
+  /// The same expectations in a store that several brokers share; a store with one owner needs none.
+  func shared(_ expectations: Expectation...) -> [Expectation] { isShared ? expectations : [] }
+
+  func revision(of account: AccountName) -> Revision? { known.ofAccounts[account] }
+
+  func commitShared(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
+    let accounts = Self.accounts(of: changes, expecting)
+    let expecting = try await settled(expecting, accounts)
+    var lost: StoreError?
+    for _ in 0..<Limit.settlings {
+      let commit = Revision.random()
+      do throws(StoreError) {
+        try await write { () async throws(StoreError) in
+          try await store.commit(changes, expecting: expecting, as: commit)
+        }
+        return took(changes, as: commit)
+      } catch {
+        guard case .unknown = error else { throw error }
+        lost = error
+      }
+      for account in accounts { known.unsettled[account] = .init(commit: commit, changes: changes) }
+      let isMade = try await isOnDisk(commit)
+      for account in accounts { forget(commit, of: account) }
+      if isMade { return took(changes, as: commit) }
+    }
+    guard let lost else { return }
+    failed(lost)
+    throw lost
+  }
+
+  /// The expectations after the accounts' commits without an answer: the caller did not know what these left.
+  private func settled(
+    _ expecting: [Expectation], _ accounts: Set<AccountName>
+  ) async throws(StoreError) -> [Expectation] {
+    let unsettled = accounts.filter { known.unsettled[$0] != nil }
+    guard !unsettled.isEmpty else { return expecting }
+    let before = unsettled.map { Expectation.revision($0, known.ofAccounts[$0]) }
+    for account in unsettled { try await settle(account) }
+    return expecting.map { expectation in
+      guard case .revision(let account, _) = expectation, before.contains(expectation) else { return expectation }
+      return .revision(account, known.ofAccounts[account])
+    }
+  }
+
+  /// Whether a commit without an answer is on disk, as soon as the store tells.
+  private func isOnDisk(_ commit: Revision) async throws(StoreError) -> Bool {
+    var rounds = 1
+    while true {
+      do throws(StoreError) {
+        return try await write { () async throws(StoreError) in try await store.contains(commit) }
+      } catch {
+        guard rounds < Limit.settlings, !isStopped else { throw error }
+        rounds += 1
+        await surroundings.sleep(Limit.settlingPause)
+      }
+    }
+  }
+
+  /// Learns whether the account's last commit, whose answer was lost, is on disk.
+  private func settle(_ account: AccountName) async throws(StoreError) {
+    guard let unsettled = known.unsettled[account] else { return }
+    let isOnDisk = try await write { () async throws(StoreError) in try await store.contains(unsettled.commit) }
+    guard known.unsettled[account]?.commit == unsettled.commit else { return }
+    forget(unsettled.commit, of: account)
+    if isOnDisk { took(unsettled.changes.filter { $0.owner == account }, as: unsettled.commit) }
+  }
+
+  private func forget(_ commit: Revision, of account: AccountName) {
+    if known.unsettled[account]?.commit == commit { known.unsettled[account] = nil }
+  }
+
+  private func took(_ changes: [Change], as commit: Revision) {
+    for change in changes {
+      guard let account = change.owner else { continue }
+      if case .putIssuer(_, let issuer) = change { known.issuers[account] = issuer }
+      if case .removeGrant = change { known.ofAccounts[account] = nil } else { known.ofAccounts[account] = commit }
+    }
+  }
+
+  private static func accounts(of changes: [Change], _ expecting: [Expectation]) -> Set<AccountName> {
+    var accounts = Set(changes.compactMap(\.owner))
+    for case .revision(let account, _) in expecting { accounts.insert(account) }
+    return accounts
+  }
+}
+
+extension Change {
+  /// The account whose grant or tokens it changes, and so its revision.
+  public var owner: AccountName? {
+    switch self {
+    case .putGrant(let grant): grant.account
+    case .putToken(let token): token.account
+    case .removeGrant(let account), .removeTokens(let account), .removeToken(let account, _),
+      .putIssuer(let account, _):
+      account
+    case .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation, .removeRevocation, .putRegistration,
+      .removeRegistration, .putValue:
+      nil
+    }
+  }
+}

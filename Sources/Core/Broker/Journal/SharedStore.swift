@@ -1,0 +1,114 @@
+public import Grants
+public import OAuth
+
+// The values of a store that several brokers share.
+
+/// Names one commit, and the state that it left of the accounts whose grants or tokens it changed: random bytes that its
+/// writer chose.
+public struct Revision: RawRepresentable, Hashable, Sendable {
+  public let rawValue: UInt64
+
+  public init(rawValue: UInt64) { self.rawValue = rawValue }
+
+  public static func random() -> Revision { Revision(rawValue: .random(in: .min ... .max)) }
+}
+
+/// One of the brokers that share a store.
+public struct Node: Hashable, Sendable {
+  /// Stays the same for one state folder.
+  public let id: String
+  /// The machine's name, for people.
+  public let name: String
+  /// Another one at each start.
+  public let run: String
+
+  public init(id: String, name: String, run: String) {
+    self.id = id
+    self.name = name
+    self.run = run
+  }
+}
+
+/// The right to refresh one account, which one broker has at a time.
+public struct Lease: Sendable, Equatable {
+  public let account: AccountName
+  /// Rises with each lease of the account. A commit that expects an older one is refused: a broker that was stopped for
+  /// longer than its lease cannot overwrite what another wrote since.
+  public let fence: UInt64
+
+  public init(account: AccountName, fence: UInt64) {
+    self.account = account
+    self.fence = fence
+  }
+}
+
+public enum Leasing: Sendable, Equatable {
+  /// With the intent as it is on disk now.
+  case granted(Lease, RefreshIntent)
+  case held(LeaseHolder)
+}
+
+/// Another broker that has an account's lease.
+public struct LeaseHolder: Sendable, Equatable {
+  /// The machine's name.
+  public let name: String
+  /// When this broker may get the lease at the latest, unless the holder prolongs it.
+  public let remaining: Duration
+
+  public init(name: String, remaining: Duration) {
+    self.name = name
+    self.remaining = remaining
+  }
+}
+
+/// When a lease may go from a holder that has not given it back to another broker. The holder's request may be on its way
+/// or answered, and then its refresh token is spent.
+public struct Takeover: Sendable, Equatable {
+  /// - `none`: at the lease's end, as the request can be repeated.
+  /// - `grace`: at the lease's end if that is within the grace, which begins when the request could first be sent;
+  ///   otherwise as `strict`.
+  /// - `strict`: ``delay`` after the lease was last granted or prolonged, or at once if the holder's run has ended.
+  public var rotation: Rotation
+  /// At once: an administrator demands it.
+  public var isForced: Bool
+
+  public init(_ rotation: Rotation, isForced: Bool = false) {
+    self.rotation = rotation
+    self.isForced = isForced
+  }
+
+  public static let delay = Duration.seconds(600)
+}
+
+/// What must hold for a commit.
+public enum Expectation: Sendable, Equatable {
+  /// The lease is still the latest of its account.
+  case lease(Lease)
+  /// The account's revision on disk; nil: there is no such account.
+  case revision(AccountName, Revision?)
+  /// The login is on disk: no other broker has taken it.
+  case login(LoginID)
+  /// The revocation is on disk, and no other broker's claim to it lasts.
+  case revocation(String)
+  /// No registration has this name.
+  case noRegistration(ProviderName)
+}
+
+/// Changes that other brokers made: one kind, and the names.
+public enum ChangesElsewhere: Sendable, Equatable {
+  /// Their grants, tokens or leases.
+  case accounts(Set<AccountName>)
+  case logins(Set<LoginID>)
+  case revocations(Set<String>)
+  case registrations(Set<ProviderName>)
+}
+
+/// Which pending logins are looked for.
+public enum LoginSearch: Sendable, Equatable {
+  case id(LoginID)
+  /// By the `state` of a callback. The store looks for its hash under a key that the brokers share, so that the time of
+  /// the look-up tells nothing.
+  case state(Secret)
+  /// All of a provider, whose callbacks bear no state, or bear it where no server sees it.
+  case provider(ProviderName)
+}

@@ -1,0 +1,252 @@
+import Broker
+import Foundation
+import Grants
+import OAuth
+
+/// The rows, leases and revisions that all brokers of a fleet share.
+final class FleetDatabase: @unchecked Sendable {
+  // All of a simulation is on one thread, which the scheduler sees to.
+  struct Held {
+    var fence: UInt64 = 0
+    /// Nil: it was given back.
+    var holder: Int?
+    var until: Moment = 0
+    var renewed: Moment = 0
+    var sent: Moment = 0
+    /// The refresh token was sent under this lease.
+    var isUsed = false
+  }
+
+  unowned let fleet: Fleet
+  var contents = StoredContents()
+  var leases: [AccountName: Held] = [:]
+  private var revisions: [AccountName: Revision] = [:]
+  private var commits: Set<Revision> = []
+  /// When each login was, by the clock of its machine.
+  private var logins: [AccountName: Set<Timestamp>] = [:]
+
+  init(_ fleet: Fleet) { self.fleet = fleet }
+
+  func stored(_ account: AccountName) -> StoredAccount? {
+    guard let grant = contents.grants[account] else { return nil }
+    var tokens = contents.narrowed[account].map { Array($0.values) } ?? []
+    if let token = contents.tokens[account] { tokens.append(token) }
+    var stored = StoredAccount(grant: grant, tokens: tokens, intent: contents.intents[account])
+    stored.revision = revision(account)
+    return stored
+  }
+
+  private func revision(_ account: AccountName) -> Revision? {
+    guard let grant = contents.grants[account] else { return nil }
+    if fleet.fault == .generation { return Revision(rawValue: UInt64(grant.generation)) }
+    return revisions[account] ?? Revision(rawValue: 0)
+  }
+
+  func contains(_ commit: Revision) -> Bool { commits.contains(commit) }
+
+  func commit(_ changes: [Change], _ expecting: [Expectation], as revision: Revision, by number: Int) throws(StoreError)
+  {
+    try check(expecting, number)
+    for change in changes {
+      if case .putGrant(let grant) = change { note(grant, by: number) }
+      contents.apply(change)
+      if let owner = change.owner { revisions[owner] = revision }
+    }
+    commits.insert(revision)
+    var accounts: Set<AccountName> = []
+    var logins: Set<LoginID> = []
+    for change in changes {
+      if let owner = change.owner { accounts.insert(owner) }
+      if case .putLogin(let login) = change { logins.insert(login.id) }
+      if case .removeLogin(let login) = change { logins.insert(login) }
+    }
+    if !accounts.isEmpty { fleet.report(.accounts(accounts), from: number) }
+    if !logins.isEmpty { fleet.report(.logins(logins), from: number) }
+  }
+
+  /// Only a new login replaces or brings back a grant; all else continues the login on disk.
+  private func note(_ grant: SavedGrant, by number: Int) {
+    let old = contents.grants[grant.account]
+    defer { logins[grant.account, default: []].insert(grant.loggedInAt) }
+    guard logins[grant.account, default: []].contains(grant.loggedInAt), old?.loggedInAt != grant.loggedInAt else {
+      return
+    }
+    fleet.violated(.ended, "m\(number) brought an earlier login of \(grant.account) back")
+  }
+
+  private func check(_ expectations: [Expectation], _ number: Int) throws(StoreError) {
+    for expectation in expectations {
+      let holds =
+        switch expectation {
+        case .lease(let lease): isLatest(lease, of: number)
+        case .revision(let account, let expected): revision(account) == expected
+        case .login(let id): contents.logins[id] != nil
+        case .revocation(let id): contents.revocations[id] != nil
+        case .noRegistration: true
+        }
+      guard holds else {
+        fleet.counts.add("conflicts")
+        throw .conflict
+      }
+    }
+  }
+
+  private func isLatest(_ lease: Lease, of number: Int) -> Bool {
+    if fleet.fault == .noFence { return true }
+    guard let held = leases[lease.account] else { return false }
+    return held.fence == lease.fence && held.holder == number
+  }
+
+  func lease(
+    _ intent: RefreshIntent, _ duration: Moment, _ takeover: Takeover, _ expecting: [Expectation], to number: Int
+  ) throws(StoreError) -> Leasing {
+    let now = fleet.now
+    try check(expecting, number)
+    var held = leases[intent.account] ?? Held()
+    if let holder = held.holder, holder != number {
+      let end = end(of: held, takeover, at: now)
+      guard end <= now else {
+        return .held(LeaseHolder(name: "m\(holder)", remaining: .milliseconds(end - now)))
+      }
+      fleet.counts.add("leases taken over")
+    }
+    var intent = intent
+    let before = contents.intents[intent.account]
+    let continues = before?.refreshTokenHash == intent.refreshTokenHash
+    if let before, continues {
+      intent.sentAt = before.sentAt
+      intent.attempts = max(intent.attempts, before.attempts + 1)
+    }
+    contents.apply(.putIntent(intent))
+    held = Held(
+      fence: held.fence + 1, holder: number, until: now + duration, renewed: now, sent: continues ? held.sent : now)
+    leases[intent.account] = held
+    fleet.counts.add("leases")
+    return .granted(Lease(account: intent.account, fence: held.fence), intent)
+  }
+
+  /// How long the machine may stand still: if it sent a refresh token, it prolongs the lease in time.
+  func longestStop(of number: Int) -> Moment {
+    leases.values.filter { $0.holder == number && $0.isUsed }
+      .map { $0.renewed + Fleet.longestUnanswered - fleet.now }.reduce(Fleet.longestStop, min)
+  }
+
+  /// A request with the refresh token leaves the machine.
+  func sends(_ token: Secret, by number: Int) {
+    for (account, intent) in contents.intents where intent.refreshTokenHash == token.fingerprint {
+      if leases[account]?.holder == number { leases[account]?.isUsed = true }
+    }
+  }
+
+  private func end(of held: Held, _ takeover: Takeover, at now: Moment) -> Moment {
+    if takeover.isForced { return now }
+    if fleet.fault == .takeoverAtEnd { return held.until }
+    switch takeover.rotation {
+    case .none: return held.until
+    case .grace(let grace):
+      let graceEnd = held.sent + grace.milliseconds
+      return max(held.until, now) <= graceEnd ? held.until : held.renewed + Takeover.delay.milliseconds
+    case .strict: return held.renewed + Takeover.delay.milliseconds
+    }
+  }
+
+  func prolong(_ lease: Lease, _ duration: Moment, by number: Int) -> Bool {
+    guard isLatest(lease, of: number) else { return false }
+    leases[lease.account]?.until = fleet.now + duration
+    leases[lease.account]?.renewed = fleet.now
+    return true
+  }
+
+  func release(_ lease: Lease, by number: Int) {
+    guard isLatest(lease, of: number) else { return }
+    leases[lease.account]?.holder = nil
+    fleet.report(.accounts([lease.account]), from: number)
+  }
+}
+
+/// A broker's connection to the database: slow, and commits may be made without an answer or not at all.
+final class FleetStore: Store, @unchecked Sendable {
+  // All of a simulation is on one thread, which the scheduler sees to.
+  private let database: FleetDatabase
+  private unowned let machine: FleetMachine
+  let node: Node?
+  let changesElsewhere: AsyncStream<ChangesElsewhere>?
+
+  init(_ database: FleetDatabase, _ machine: FleetMachine, _ changes: AsyncStream<ChangesElsewhere>) {
+    self.database = database
+    self.machine = machine
+    node = Node(id: "id\(machine.number)", name: "m\(machine.number)", run: "1")
+    changesElsewhere = changes
+  }
+
+  var location: String { "fleet" }
+  func close() async {}
+  func examine() async throws(StoreError) -> [String] { [] }
+  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
+    database.fleet.violated(.store, "a broker wrote a shared store from its memory")
+  }
+
+  func load() async throws(StoreError) -> StoredState { database.contents.state }
+
+  func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let names = database.contents.grants.keys.sorted().filter { name in account.map { name > $0 } ?? true }
+    return names.prefix(most).compactMap { database.stored($0).map(UnpackedAccount.init) }
+  }
+
+  /// The request and its answer each take time, and the process may be stopped before and after.
+  private func ask<Answer: Sendable>(_ body: () throws(StoreError) -> Answer) async throws(StoreError) -> Answer {
+    await machine.travel(.store)
+    let result: Result<Answer, StoreError>
+    do throws(StoreError) { result = .success(try body()) } catch { result = .failure(error) }
+    await machine.travel(.store)
+    return try result.get()
+  }
+
+  func commit(_ changes: [Change]) async throws(StoreError) { try await commit(changes, expecting: [], as: .random()) }
+
+  func commit(_ changes: [Change], expecting: [Expectation], as revision: Revision) async throws(StoreError) {
+    let fate = database.fleet.commitFate()
+    try await ask { () throws(StoreError) in
+      if fate != .lostBefore { try database.commit(changes, expecting, as: revision, by: machine.number) }
+    }
+    guard fate != .answered else { return }
+    database.fleet.counts.add("unknown commits")
+    throw .unknown(path: location, detail: "the connection broke")
+  }
+
+  func contains(_ commit: Revision) async throws(StoreError) -> Bool {
+    try await ask { () throws(StoreError) in database.contains(commit) }
+  }
+
+  func lease(
+    _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
+  ) async throws(StoreError) -> Leasing {
+    try await ask { () throws(StoreError) in
+      try database.lease(intent, duration.milliseconds, takeover, expecting, to: machine.number)
+    }
+  }
+
+  func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool {
+    try await ask { () throws(StoreError) in database.prolong(lease, duration.milliseconds, by: machine.number) }
+  }
+
+  func release(_ lease: Lease) async {
+    try? await ask { () throws(StoreError) in database.release(lease, by: machine.number) }
+  }
+
+  func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
+    try await ask { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
+  }
+
+  func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin] {
+    try await ask { () throws(StoreError) in
+      database.contents.logins.values.filter { login in
+        switch wanted {
+        case .id(let id): login.id == id
+        case .state(let state): login.state == state
+        case .provider(let name): login.provider == name
+        }
+      }
+    }
+  }
+}
