@@ -5,7 +5,7 @@ import Logging
 
 // What the edges ask of the broker, beside the socket's methods.
 extension Broker {
-  /// What the socket's event loop reads.
+  /// State for the socket's event loop.
   public nonisolated var cache: TokenCache { accounts.cache }
   /// What was done and refused, and for whom.
   public nonisolated var trail: AuditTrail { audit.trail }
@@ -63,10 +63,10 @@ extension Broker {
 
   // MARK: Events, metrics, the audit trail
 
-  /// Calls back with every event, after what it tells of is on disk. The action must not wait.
+  /// Calls back with every event, after its change is on disk. The action must not block.
   public func onEvent(_ action: @escaping @Sendable (Event) -> Void) { runtime.events.onEvent(action) }
 
-  /// Further numbers, of what is around the broker. The source must not wait.
+  /// Further numbers from other parts of the daemon. The source must not block.
   public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { views.alsoMeasure(source) }
 
   /// Tells which callers the socket held back. The source must not wait.

@@ -5,10 +5,10 @@ public import OAuth
 import SQLite
 import Synchronization
 
-/// The audit trail in a database of its own, so that it neither waits for the grants' commits nor keeps them waiting, and
-/// outlives theirs. It holds no secret, and nothing is sealed: whoever may look after the machine may read it.
+/// The audit trail in a separate database, so that it neither waits for the grants' commits nor delays them, and
+/// survives them. It has no secrets and is not sealed: the machine's administrators may read it.
 public final class AuditFile: AuditStore {
-  /// `user_version` of what this program writes.
+  /// The `user_version` that this program writes.
   static let version = 3
   /// "grna", beside the store's "grnt".
   static let applicationID = 0x6772_6e61
@@ -16,7 +16,7 @@ public final class AuditFile: AuditStore {
   public let path: String
   private let folder: StateFolder
   private let queue = DispatchQueue(label: "grantd.audit")
-  /// Changed on the queue alone. Nil: to be opened with the next question.
+  /// Changed only on the queue. Nil: opened with the next query.
   private let database = Mutex<(connection: Connection, file: FileIdentity?)?>(nil)
   /// The same. Nil: to be counted with the next write.
   private let counts = Mutex<AuditCounts?>(nil)
@@ -114,7 +114,7 @@ public final class AuditFile: AuditStore {
 
   private func opened() throws -> Connection {
     if let (open, file) = database.withLock({ $0 }) {
-      // What is written into a file that was removed or replaced is nowhere.
+      // Data written into a removed or replaced file are lost.
       if let file, FileIdentity(at: path) == file { return open }
       database.withLock { $0 = nil }
       try? open.close()
@@ -132,7 +132,7 @@ public final class AuditFile: AuditStore {
     return new
   }
 
-  /// A damaged trail is put aside, for those who want to look at it, and the next write begins a new one.
+  /// A damaged trail is moved aside for inspection, and the next write begins a new one.
   private func after(_ error: StoreError) -> StoreError {
     guard case .corrupt(let path, let detail) = error else { return error }
     try? database.withLock { $0.take() }?.connection.close()
@@ -175,8 +175,8 @@ public final class AuditFile: AuditStore {
   /// Whose refusals there are, and the oldest of each; of the events where it is null.
   private static let refuserIndex = "CREATE INDEX audit_by_refuser ON audit (refuser, standing, last);"
 
-  /// Times are milliseconds since 1970. Scopes are joined by a space. `refuser` and `standing` are null of what is no
-  /// refusal.
+  /// Times are milliseconds since 1970. Scopes are joined by a space. `refuser` and `standing` are null except for
+  /// refusals.
   private static let schema = """
     CREATE TABLE audit (
       id INTEGER PRIMARY KEY,

@@ -2,7 +2,7 @@ import Broker
 import OAuth
 import SQLite
 
-// The table of the audit trail: records in and out, questions, and what it forgets.
+// The table of the audit trail: its records, queries, and removals.
 
 extension AuditCounts {
   init(_ db: Database) throws {
@@ -66,7 +66,7 @@ extension AuditRecord {
     return isNew
   }
 
-  /// Nil where a column holds what this version does not know.
+  /// Nil if a column has a value unknown to this version.
   init?(_ row: Row) {
     let who = AuditEntry.Who(
       uid: row["uid"].integer.flatMap { UInt32(exactly: $0) }, unit: row["unit"].text, userUnit: row["user_unit"].text,

@@ -17,7 +17,7 @@ extension StoreError {
     return translated(error, at: path) { .unreadable(path: path, detail: $0) }
   }
 
-  /// What cannot be read of the open database is damage: a new one may do where this one does not.
+  /// An unreadable open database is damaged: a new one may work.
   static func writing(_ error: any Error, at path: String) -> StoreError {
     if let error = error as? DatabaseError, unreadable.contains(error.extendedCode) {
       return .corrupt(path: path, detail: "a part of it cannot be read (SQLite \(error.extendedCode.rawValue))")
@@ -98,7 +98,7 @@ extension Error {
   }
 }
 
-/// What the file system says where SQLite knows only that something failed.
+/// The file system's reason if SQLite has none.
 enum DiskTrouble {
   /// Less is as good as nothing: SQLite's log, its index and a page of the database.
   private static let least: UInt64 = 64 << 10

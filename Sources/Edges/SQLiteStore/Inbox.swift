@@ -14,7 +14,7 @@ struct Inbox {
   }
 
   enum Added {
-    /// Nobody writes: the caller must see to it.
+    /// No write is running: the caller must begin one.
     case first
     /// Goes with the next transaction.
     case waits
@@ -36,7 +36,7 @@ struct Inbox {
   private var phase = Phase.open
   private var waiting: [Commit] = []
   private(set) var isWriting = false
-  /// Rebuilds that were asked for and have not ended. Nothing is written meanwhile.
+  /// Requested rebuilds that have not ended. Nothing is written during them.
   private var rebuilds = 0
   /// The same of changes of the key.
   private var rotations = 0
@@ -84,7 +84,7 @@ struct Inbox {
     return false
   }
 
-  /// What has the database to itself.
+  /// Work with exclusive use of the database.
   enum Work { case rebuild, rotation }
 
   /// False: the store is closed.

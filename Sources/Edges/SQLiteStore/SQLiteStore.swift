@@ -15,22 +15,22 @@ public final class SQLiteStore: Store {
   static let groupLimit = 256
   /// Commits that wait for one.
   static let waitingLimit = 4096
-  /// Pages of the log at which it is taken in: SQLite's own measure.
+  /// Pages of the log that cause a checkpoint: SQLite's own number.
   static let logLimit = 1000
 
-  /// What is open. Changed on the queue alone.
+  /// The open database. Changed only on the queue.
   struct Home {
     /// Nil: a rebuild has put a new database in place that could not be opened yet.
     var database: Connection?
     /// Nil: a rebuild is moving them.
     var files: OpenFiles?
     var lock: OwnerLock
-    /// What the database is sealed under.
+    /// The database's key.
     var key: SealingKey {
       didSet { sealer = key.sealer }
     }
     private(set) var sealer: Sealer
-    /// What is not in the database yet.
+    /// Changes that are not in the database yet.
     var rescued: [Rescued] = []
     var commits: CommitCount
     /// The disk was read-only at the start: nothing can be written before the database is opened again.
@@ -52,14 +52,14 @@ public final class SQLiteStore: Store {
 
   public let location: String
 
-  /// What cannot be promised on this file system, for the log.
+  /// Limitations of this file system, for the log.
   public var limitation: String? {
     home.withLock { $0.lock.isOfFile }
       ? "\(opening.folder.path) cannot be locked on its file system: where \(opening.folder.lock) is removed, another grantd "
         + "may start on it and work for some seconds" : nil
   }
 
-  /// What became of the keys that were given as it was opened, for the log.
+  /// The results for the keys given at opening, for the log.
   public let keyNotices: [KeyNotice]
 
   public let lostCommits: LostCommits?
@@ -84,7 +84,7 @@ public final class SQLiteStore: Store {
   let found = Mutex<[RowName: SetAsideRow]>([:])
   /// A damaged database is rebuilt from its readable rows at most once.
   let isSalvaged = Mutex(false)
-  /// What was done about damage since the store was opened, for the log.
+  /// Repairs of damage since the store was opened, for the log.
   let late: Mutex<[String]>
   public var damageNotices: [String] { late.withLock { $0 } }
 
@@ -131,7 +131,7 @@ public final class SQLiteStore: Store {
         commits: commits, isReadOnly: isReadOnly))
   }
 
-  /// What waits for the disk, for tests.
+  /// Changes that wait for the disk, for tests.
   package var waiting: (commits: Int, rebuilds: Int) { inbox.withLock { $0.counts } }
 
   private init(
@@ -236,7 +236,7 @@ public final class SQLiteStore: Store {
     }
   }
 
-  /// Looked at before and after: what was written into a file that is gone was not saved.
+  /// Checked before and after: data written into a missing file were not saved.
   func transaction(_ group: [Inbox.Commit]) throws {
     opening.onWritePoint?(.taken(commits: group.count))
     try becomeWritable()
@@ -246,7 +246,7 @@ public final class SQLiteStore: Store {
     try examineContents()
     let sealer = sealer
     let rescued = home.withLock { $0.rescued }
-    // Also what is taken back is in the log.
+    // The log has rolled back data too.
     defer { written(to: .log) }
     try database.write { db in
       try put(rescued, in: db, sealer)
@@ -265,11 +265,11 @@ public final class SQLiteStore: Store {
     takeLogIn(database)
   }
 
-  /// Takes the log into the database where it has grown. SQLite would do so within any commit, and what another program
-  /// writes to the database during a commit could not be told from that.
+  /// Checkpoints a grown log. SQLite would do so within any commit, and another program's write during a commit could
+  /// not be distinguished from that.
   private func takeLogIn(_ database: Connection) {
     guard opening.log.pages >= Self.logLimit else { return }
-    // Where the disk is full, or somebody reads, the log goes on growing, and it is tried again.
+    // If the disk is full, or the database is read, the log grows, and it is tried again.
     try? database.use { try $0.checkpoint(.passive) }
     written(to: .all)
   }
@@ -280,13 +280,13 @@ public final class SQLiteStore: Store {
       defer { home.database = nil }
       return (home.database, home.files, home.lock)
     }
-    // What is committed is safe in the WAL where this fails; the next start takes it from there.
+    // If this fails, committed data are safe in the log; the next start uses them.
     if let files, (try? files.examine()) != nil, (try? files.examineContents(.init(in: opening.folder))) != nil {
       try? database?.use { try $0.checkpoint(.truncate) }
       try? database?.close()
     } else {
-      // What another program wrote there does not get into the database: the last to close it would put it there, unless
-      // it may only read.
+      // Another program's data do not get into the database: the last connection would write them, unless it is
+      // read-only.
       let reader = try? Connection(path: location, Opening.looking)
       _ = try? reader?.read { try $0.value("SELECT 1 FROM sqlite_master LIMIT 1") }
       try? database?.close()

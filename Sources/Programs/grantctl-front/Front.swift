@@ -13,7 +13,7 @@ enum Front {
   private static let longestAnswer = 64 * 1024
 
   static func run() -> Never {
-    // Else the socket would be what a standard stream that is closed should have been.
+    // Otherwise the socket would replace a closed standard stream.
     guard fcntl(0, F_GETFD) >= 0, fcntl(1, F_GETFD) >= 0, fcntl(2, F_GETFD) >= 0,
       let request = TokenArguments(Array(CommandLine.arguments.dropFirst())), let choice = choice(request.wish)
     else { FullProgram.run(leaving: nil) }

@@ -33,7 +33,7 @@ enum FullProgram {
     }
     guard !bytes.isEmpty, bytes.count < longestPath else { return nil }
     let path = String(decoding: bytes.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    // While a newer version takes its place.
+    // While a newer version replaces it.
     let suffix = " (deleted)"
     return path.hasSuffix(suffix) ? String(path.dropLast(suffix.count)) : path
   }

@@ -2,9 +2,9 @@ import Glibc
 
 /// Standard output.
 enum Output {
-  /// False where nothing could be written. What fails behind that ends the process, as in the full program.
+  /// False if nothing could be written. A later failure ends the process, as in the full program.
   static func write(_ text: String) -> Bool {
-    // A reader that went away is an error of write(2).
+    // A closed reader is an error of write(2).
     let before = signal(SIGPIPE, SIG_IGN)
     var rest = Array(text.utf8)[...]
     while !rest.isEmpty {

@@ -6,7 +6,7 @@ enum Plain {
     return !text.isEmpty
   }
 
-  /// The name of an account. The broker refuses others, and the full program says so.
+  /// The name of an account. The broker refuses others, with the full program's message.
   static func isAccount(_ text: String) -> Bool {
     for byte in text.utf8 {
       switch byte {

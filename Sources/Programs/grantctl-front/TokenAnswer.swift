@@ -16,7 +16,7 @@ struct TokenAnswer: Equatable {
   func text(isHeader: Bool) -> String { isHeader ? "Authorization: \(type) \(token)\n" : token + "\n" }
 }
 
-/// Each step returns false, or nil, where the line is not plain. What it takes is JSON (RFC 8259).
+/// Each step returns false, or nil, if the line is not plain. It accepts JSON (RFC 8259).
 private struct AnswerScanner {
   /// So that an Int64 loses no digit.
   private static let longestNumber = 18
@@ -25,7 +25,7 @@ private struct AnswerScanner {
   var index = 0
   var token = ""
   var type: String?
-  /// A bit for each member of the result that was there.
+  /// A bit for each member of the result.
   private var seen: UInt16 = 0
 
   init(line: [UInt8]) { self.line = line }
@@ -73,7 +73,7 @@ private struct AnswerScanner {
     return name
   }
 
-  /// Behind a value: true where another follows, false at the end, nil otherwise.
+  /// After a value: true if another follows, false at the end, nil otherwise.
   private mutating func another(_ end: UInt8) -> Bool? {
     skipSpace()
     if take(UInt8(ascii: ",")) { return true }
@@ -141,7 +141,7 @@ private struct AnswerScanner {
     }
   }
 
-  /// False where that member was there already.
+  /// False for a duplicate member.
   private mutating func mark(_ bit: UInt16) -> Bool {
     defer { seen |= 1 << bit }
     return seen & (1 << bit) == 0

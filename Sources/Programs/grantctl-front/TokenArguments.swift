@@ -25,7 +25,7 @@ struct TokenArguments {
         continue
       }
       let (name, attached) = Self.halves(argument)
-      // Before the command there are the options of every command alone.
+      // Only options of every command may precede the command.
       guard !words.isEmpty || name == "--system" || name == "--user" || name == "--socket" || name == "--timeout" else {
         return nil
       }
@@ -45,13 +45,13 @@ struct TokenArguments {
     account = words[1]
   }
 
-  /// An option, and what is behind its first `=`.
+  /// An option, and the text after its first `=`.
   private static func halves(_ argument: String) -> (name: String, value: String?) {
     guard let equals = argument.utf8.firstIndex(of: UInt8(ascii: "=")) else { return (argument, nil) }
     return (String(argument[..<equals]), String(argument[argument.utf8.index(after: equals)...]))
   }
 
-  /// False where the flag is there already.
+  /// False for a duplicate flag.
   private mutating func set(_ flag: String) -> Bool {
     switch flag {
     case "--system":
@@ -66,7 +66,7 @@ struct TokenArguments {
     }
   }
 
-  /// False where the option is not known, its value is not understood, or it is there already.
+  /// False for an unknown option, an invalid value, or a duplicate.
   private mutating func set(_ option: String, _ value: String) -> Bool {
     switch option {
     case "--socket":
@@ -87,7 +87,7 @@ struct TokenArguments {
     }
   }
 
-  /// Words between spaces; false where there are none.
+  /// Words between spaces; false if there are none.
   private mutating func addScopes(_ text: String) -> Bool {
     let before = scopes.count
     var word = ""

@@ -1,10 +1,10 @@
 import Grants
 import OAuth
 
-/// What is asked of all accounts together, kept as they change: their names in order, which ones a provider has, whose
-/// they are, and how they stand.
+/// Summaries of all accounts, updated with each change: sorted names, accounts of a provider, their users, and their
+/// standing.
 struct AccountIndex: Sendable {
-  /// How an account stands, as far as that changes only with its grant.
+  /// The account's standing, as far as only its grant changes it.
   enum Kind: Int, CaseIterable, Sendable {
     case good
     case goodAndBusy
@@ -40,7 +40,7 @@ struct AccountIndex: Sendable {
   struct Members: Sendable {
     var names = SortedNames()
     private var counts = Array(repeating: 0, count: Kind.allCases.count)
-    /// Accounts that somebody signed in to, and those of them of which the provider has not said who.
+    /// Accounts with a sign-in, and among them those whose user the provider did not name.
     private(set) var signedIn = 0
     private(set) var anonymous = 0
 
@@ -63,7 +63,7 @@ struct AccountIndex: Sendable {
     var provider: ProviderName
     var kind: Kind
     var isUnattended: Bool
-    /// Of the subject at this provider; nil: it is not known.
+    /// The subject at this provider; nil: unknown.
     var person: Int?
   }
 
@@ -81,10 +81,10 @@ struct AccountIndex: Sendable {
   /// Unattended accounts.
   private(set) var declared = SortedNames()
   private var entries: [AccountName: Entry] = [:]
-  /// By a hash of provider and subject: whoever asks looks at what is found.
+  /// By a hash of provider and subject; the caller compares the found accounts.
   private var people: [Int: Own] = [:]
 
-  /// The account's grant is this now; nil: it is gone.
+  /// The account's new grant; nil: the account was removed.
   mutating func update(_ account: AccountName, _ grant: Grant?) {
     let new = grant.map { grant in
       Entry(
@@ -111,7 +111,7 @@ struct AccountIndex: Sendable {
     }
   }
 
-  /// Accounts that may be this person's; one of another person is seldom among them.
+  /// Accounts that may belong to this user; others are rarely among them.
   func accounts(of subject: String, at provider: ProviderName) -> [AccountName] {
     switch people[Self.person(subject, provider)] {
     case .one(let account): [account]

@@ -9,7 +9,7 @@ struct AccountLoading {
 
   struct Loaded: Sendable {
     let packed: any PackedAccount
-    /// What was read of it: ``AccountDepth/moments``.
+    /// The loaded part: ``AccountDepth/moments``.
     let grant: Grant
     /// As of ``StoredAccount``.
     var leftOut: [String] = []

@@ -2,14 +2,14 @@ import DequeModule
 import Grants
 import OAuth
 
-/// Every account's grant, by name. Those that were used last are whole in memory; the others are packed, as the store hands
-/// them out, and cost a tenth.
+/// Every account's grant, by name. Recently used grants are unpacked in memory; the others are packed in the store's
+/// form, at a tenth of the size.
 @BrokerActor
 final class AccountTable {
   private final class Row {
     /// What ``live`` was made of, while that is unchanged.
     var packed: (any PackedAccount)?
-    /// What is in memory alone of a packed one.
+    /// The in-memory state of a packed grant that is not on disk.
     var remainder: Grant.Remainder?
     var live: Live?
     /// As the store has it, of one that cannot be read.
@@ -31,7 +31,7 @@ final class AccountTable {
     init(_ grant: Grant) { self.grant = grant }
   }
 
-  /// So many are whole; more only where requests are under way for more.
+  /// The maximum number of unpacked grants; exceeded only while more have requests.
   private let wholeAccounts: Int
   private let pack: @Sendable (StoredAccount) -> any PackedAccount
   private var rows: [AccountName: Row] = [:]
@@ -49,9 +49,9 @@ final class AccountTable {
   var unreadable: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
   /// Rows of an account were left out, as they cannot be read.
   var onLeftOut: (@BrokerActor (AccountName, [String]) -> Void)?
-  /// That is what the account is from now on.
+  /// Sets the account's grant.
   var onDamage: (@BrokerActor (Grant) -> Void)?
-  /// What is on disk of an account, of this generation, moved with the clock.
+  /// The stored state of an account with this generation, adjusted to the clock.
   var onMove: (@BrokerActor (AccountName) -> Void)?
 
   init(wholeAccounts: Int, pack: @escaping @Sendable (StoredAccount) -> any PackedAccount) {
@@ -69,9 +69,9 @@ final class AccountTable {
     rows[packed.account] = Row(packed: packed, remainder, live: nil, steps: steps.count)
   }
 
-  /// Takes an account that cannot be read.
+  /// Adds an account that cannot be read.
   ///
-  /// - Parameter grant: what is left of it.
+  /// - Parameter grant: its readable part.
   func add(unreadable packed: any PackedAccount, _ grant: Grant) {
     let row = Row(packed: nil, nil, live: Live(grant), steps: steps.count)
     row.original = packed
@@ -79,7 +79,7 @@ final class AccountTable {
     becameWhole(packed.account)
   }
 
-  /// Changing it in place, or setting it, has it packed anew when it goes from memory.
+  /// A changed grant is packed again when it leaves memory.
   subscript(account: AccountName) -> Grant? {
     get { rows[account].flatMap { whole(account, $0).grant } }
     set {
@@ -108,7 +108,7 @@ final class AccountTable {
   /// Without making it whole; nil: there is none, or its facts cannot be read.
   func peek(_ account: AccountName, _ depth: AccountDepth) -> Grant? { snapshot(account)?.read(depth) }
 
-  /// The account as it is now, to be read later.
+  /// The account's current state, to be read later.
   func snapshot(_ account: AccountName) -> AccountSnapshot? {
     guard let row = rows[account] else { return nil }
     if let live = row.live { return live.grant.map(AccountSnapshot.whole) }
@@ -141,7 +141,7 @@ final class AccountTable {
 
   // MARK: The clock
 
-  /// The whole ones go with it at once.
+  /// Unpacked grants are removed at once as well.
   func clockStepped(by step: Duration) {
     steps.append(step)
     for account in order { if let row = rows[account], let live = row.live { catchUp(account, row, live) } }
@@ -202,7 +202,7 @@ final class AccountTable {
     for _ in 0..<4 where order.count > wholeAccounts {
       let oldest = order.removeFirst()
       guard let row = rows[oldest], let grant = row.live?.grant else { continue }
-      // One that is there twice was removed and came back.
+      // A duplicate name was removed and added again.
       if oldest == account, order.contains(account) { continue }
       // Those that are busy get another turn.
       guard oldest != account, let remainder = grant.remainder else {

@@ -5,7 +5,7 @@ import OAuth
 
 // What of the accounts is on disk, and how it gets there.
 extension Accounts {
-  /// Opens each account's secrets once, beside the broker, so that people learn of damage before a program does.
+  /// Opens each account's secrets once in the background, so that damage is reported before a program asks.
   func verify() async {
     var page = names.after(nil, most: Slices.light)
     while let last = page.last {
@@ -41,10 +41,10 @@ extension Accounts {
   ) async -> Bool {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    // What is on disk of one that cannot be read may be all that is left of it.
+    // The stored row of an unreadable account may be its only copy.
     guard let grant = table[account], !grant.isUnreadable else { return true }
     var changes = [Change.putGrant(grant.saved)] + intentChange(grant, isLeased: leased != nil)
-    // A restart must not hand out again what a resource server refused.
+    // A restart must not release a token again that a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
       try await journal.commitOrKeep(changes, of: account, leased: leased ?? [])
@@ -85,9 +85,9 @@ extension Accounts {
     }
   }
 
-  /// With the account's lock. What this broker has under way for the account is discarded when its answer comes.
+  /// Requires the account's lock. The broker discards the answers of its running requests for the account.
   ///
-  /// - Parameter replacing: the caller is about to replace or to remove the grant, whatever the answer will be.
+  /// - Parameter replacing: the caller will replace or remove the grant, regardless of the answer.
   func follow(_ account: AccountName, replacing: Bool = false) async {
     let stored: StoredAccount?
     do throws(StoreError) {
@@ -105,7 +105,7 @@ extension Accounts {
       return changed(account)
     }
     let own = table[account]
-    // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
+    // Newer state in memory is saved as soon as the disk accepts it, unless another broker wrote in the interim.
     if own != nil, journal.isUnsaved(account), journal.revision(of: account) == stored.revision { return }
     // An older copy of a shared database was restored: its refresh token is spent.
     if let own, own.phase == .idle, !own.isUnreadable, own.saved.loggedInAt == stored.grant.loggedInAt,
@@ -116,7 +116,7 @@ extension Accounts {
       return journal.saveSoon()
     }
     journal.isSaved(account)
-    // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
+    // No other broker has rotated the token whose answer is pending: that answer may be the only one.
     if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }
     journal.read(account, at: stored.revision, of: stored.issuer)
     if let issuer = stored.issuer { reportOtherClient(stored.grant, issuer) }
@@ -159,7 +159,7 @@ extension Accounts {
     return [grant.intent.map { .putIntent($0) } ?? .removeIntent(grant.saved.account)]
   }
 
-  /// Accounts whose renewals are on their way to the disk, as they are once they are there.
+  /// Accounts whose renewals are being saved, in their new state.
   func uncommitted() -> [any PackedAccount] {
     table.whole.compactMap { grant in
       guard case .committing(let attempt, _) = grant.phase else { return nil }
@@ -185,6 +185,6 @@ extension Accounts {
     return all
   }
 
-  /// The store's key is another: what is in memory is not kept under the one before.
+  /// The store has a new key: no data in memory are kept under the old one.
   func repack() { sweep(names, by: Slices.heavy) { [self] in table.repack($0) } }
 }

@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// Why an account has no token, each with what a person does next.
+// The reasons why an account has no token, each with the user's next step.
 extension Accounts {
   func loginRequired(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> RPCError {
     let why =
@@ -115,7 +115,7 @@ extension Accounts {
       oauth: failure.oauth.map { OAuthDetail($0) })
   }
 
-  /// The provider goes on refusing the refresh, with an answer that names no reason, long after the access token's end.
+  /// The provider still refuses the refresh without a reason, long after the access token's end.
   private func seemsEnded(_ grant: Grant) -> Bool {
     guard !grant.saved.kind.isUnattended, case .failing(_, let count, _) = grant.saved.standing, count >= 3,
       !grant.waitsForProvider,

@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// What people are told of an account: events, and lines of the log.
+// Reports about an account for users: events and log lines.
 extension Accounts {
   /// A grant has ended: the log, an event and the metrics say why, and by which rule of the provider a lost answer costs
   /// a grant.
@@ -36,7 +36,7 @@ extension Accounts {
     }
   }
 
-  /// What the provider does with refresh tokens that were used; nil: it has none, or is no longer configured.
+  /// The provider's treatment of used refresh tokens; nil: none are used, or the provider is no longer configured.
   func rotation(of saved: SavedGrant) -> String? {
     guard let traits = providers[saved.provider]?.provider.refreshTraits, traits.isSupported else { return nil }
     return traits.rotation.rule

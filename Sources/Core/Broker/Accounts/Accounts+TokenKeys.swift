@@ -4,8 +4,8 @@ import OAuth
 
 // Which of an account's tokens a request is for.
 extension Accounts {
-  /// Which of the account's tokens serves this request: its own where that is what is asked for, else a narrowed one.
-  /// A grant that cannot be renewed, and a provider that does not narrow, have the one token alone.
+  /// The key of the account's token for this request: the account's own, or a narrowed one. A grant without renewal, or
+  /// a provider without narrowing, has only its one token.
   func key(
     scopes: [String]?, resource: String?, audience: String? = nil, _ grant: Grant
   ) throws(RPCError) -> SavedToken.Key {
@@ -34,7 +34,7 @@ extension Accounts {
     }
     let asked = Set(scopes ?? [])
     let known = Set(saved.grantedScopes).union(saved.requestedScopes)
-    // RFC 6749 §6: nothing that was not granted by the person.
+    // RFC 6749 §6: only scopes that the user granted.
     let missing = asked.subtracting(known)
     let isOpen = saved.kind.isUnattended && known.isEmpty
     guard missing.isEmpty || isOpen else { throw notGranted(grant, missing.sorted()) }

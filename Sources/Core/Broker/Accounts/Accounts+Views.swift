@@ -41,7 +41,7 @@ extension Accounts {
     grant.refreshTokenEnd(learned: providers[grant.saved.provider]?.learned.lifetime)
   }
 
-  /// Whether a person should sign in again before the refresh token ends.
+  /// Whether the user should sign in again before the refresh token ends.
   func endsSoon(_ grant: Grant) -> Bool { endsSoonAfter(grant).map { $0 < now } ?? false }
 
   func endsSoonAfter(_ grant: Grant) -> Timestamp? {
@@ -125,7 +125,7 @@ extension Accounts {
         reason: error.reason ?? .providerError, message: failure.message, hint: error.hint ?? "",
         at: failure.at.seconds, oauth: error.oauth)
     }
-    // What stands in the way of all its accounts is what there is to do.
+    // A fault of the provider's accounts has precedence over faults of the single account.
     switch saved.standing {
     case .good, .failing:
       guard let connection = providers[saved.provider] else {

@@ -3,19 +3,19 @@ import Grants
 import Logging
 import OAuth
 
-/// Every account's grant. The one place where a grant changes, so that what is derived from it follows: the replies that
-/// the socket serves from memory, and whoever waits for the account.
+/// Every account's grant. All changes of a grant happen here, so that derived state is updated: the cached replies of
+/// the socket, and the account's waiters.
 @BrokerActor
 final class Accounts: Piece {
   let runtime: Runtime
   let providers: ProviderDirectory
   let journal: Journal
-  /// What the socket's event loop reads.
+  /// State for the socket's event loop.
   nonisolated let cache: TokenCache
   let table: AccountTable
   private var index = AccountIndex()
-  /// The highest number of any attempt. A grant that takes an account's name goes on from it, so that the answer to a
-  /// request of the grant before is not taken for an answer to its own.
+  /// The highest number of any attempt. A new grant under an existing name continues from it, so that an answer for the
+  /// earlier grant is not accepted for the new one.
   private var attempts: UInt64 = 0
   /// Those whose rows on disk cannot be read.
   private(set) var unreadable: Set<AccountName> = []
@@ -88,7 +88,7 @@ final class Accounts: Piece {
 
   /// The account's grant without its secrets, for loops over many; nil: there is none.
   func peek(_ account: AccountName, _ depth: AccountDepth = .facts) -> Grant? {
-    // One whose row turns out to be damaged is made whole: it is reported, and what is left of it is known.
+    // An account whose row proves damaged is unpacked: it is reported, with its readable part.
     table.peek(account, depth) ?? table[account]
   }
 
@@ -137,7 +137,7 @@ final class Accounts: Piece {
 
   var names: SortedNames { index.names }
   var count: Int { table.count }
-  /// Those that nobody signs in to.
+  /// Accounts without a sign-in.
   var declaredNames: SortedNames { index.declared }
   var misconfiguredNames: SortedNames { index.misconfigured }
 
@@ -151,18 +151,18 @@ final class Accounts: Piece {
     }
   }
 
-  /// Whether this person has signed in to an account of the provider, or may have. Unattended accounts do not count: they
-  /// can get another token at any time.
+  /// Whether this user has, or may have, signed in to an account of the provider. Unattended accounts are excluded:
+  /// they can get another token at any time.
   ///
-  /// - Parameter subject: nil where the provider did not say who signed in.
+  /// - Parameter subject: nil if the provider did not name the user.
   func mayHaveAccount(_ subject: String?, at provider: ProviderName) -> Bool {
     guard let members = index.byProvider[provider] else { return false }
     guard let subject else { return members.signedIn > 0 }
     return members.anonymous > 0 || !accounts(of: subject, at: provider).isEmpty
   }
 
-  /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant: of one that
-  /// nobody has asked for, nothing is rendered.
+  /// Renders the account's token for the socket's fast path, or withdraws it. Called after each change of a grant; a
+  /// token that no caller has requested is not rendered.
   func publish(_ account: AccountName) {
     guard cache.isAsked(account) else { return cache.set(account, nil, exists: contains(account)) }
     serve(account)
@@ -185,10 +185,10 @@ final class Accounts: Piece {
         at: now, uptime))
   }
 
-  /// What each token is rendered from is another: the clock, the provider's settings.
+  /// An input of every rendered token changed: the clock or the provider's settings.
   func serveAnew() { sweep(cache.withdrawAll(), by: Slices.heavy) { [self] in serve($0) } }
 
-  /// After each change: the fast path, the waiters, the scheduler and the summary learn of it.
+  /// Called after each change: updates the fast path, the waiters, the scheduler and the summary.
   func changed(_ account: AccountName) {
     publish(account)
     waiters.wake(.account(account))
@@ -236,7 +236,7 @@ final class Accounts: Piece {
 
   // MARK: At start
 
-  /// So many are about to be taken over.
+  /// Reserves space for this number of accounts.
   func reserve(_ count: Int) {
     table.reserve(count)
     index.reserve(count)
@@ -246,7 +246,7 @@ final class Accounts: Piece {
   /// The time of the latest token on disk, if the clock shows an earlier time; nil: it does not.
   var wrongClock: Timestamp? { index.newestIssue.flatMap { $0 > now + RefreshPolicy.clockTolerance ? $0 : nil } }
 
-  /// Takes over an account as it was loaded, and passes it to `visit`.
+  /// Adds a loaded account, and passes it to `visit`.
   ///
   func takeOver(_ loaded: AccountLoading.Loaded, _ visit: (Grant) -> Void) {
     let packed = loaded.packed
@@ -270,7 +270,7 @@ final class Accounts: Piece {
     visit(grant)
   }
 
-  /// The account's secrets cannot be opened. What is on disk stays as it is, until somebody signs in again.
+  /// The account's secrets cannot be opened. The stored row stays unchanged until the next login.
   private func damaged(_ grant: Grant) {
     let account = grant.saved.account
     index.update(account, grant)
@@ -284,7 +284,7 @@ final class Accounts: Piece {
 
   // MARK: The clock
 
-  /// Somebody set the wall clock: what this run has stamped moves along.
+  /// The wall clock was set: times of this run move with it.
   func clockStepped(by step: Duration) {
     configuredAt = configuredAt + step
     table.clockStepped(by: step)
@@ -298,9 +298,9 @@ final class Accounts: Piece {
     }
   }
 
-  /// After a start or a reload: what kept these from being refreshed may be mended, and the waits that their failures
-  /// asked for count no more. A start in the middle of an outage knows nothing of the failures before, which would let
-  /// callers try the provider sooner than a single account's long wait.
+  /// After a start or a reload: causes of failures may be corrected, so earlier retry delays are dropped. A start
+  /// during an outage does not know the earlier failures, so callers could try the provider sooner than after a single
+  /// account's long delay.
   func retryFailing() {
     sweep(names, by: Slices.heavy) { [self] account in
       guard index.isFailing(account) else { return }

@@ -3,8 +3,8 @@ import Grants
 import Logging
 import OAuth
 
-/// Accounts that the configuration declares: there from the start, and gone when it no longer names them. Nobody signs in
-/// to them, so nothing is lost.
+/// Accounts that the configuration declares: they exist from the start until the configuration no longer names them.
+/// They have no sign-in, so their removal loses nothing.
 @BrokerActor
 final class DeclaredAccounts: Piece {
   let runtime: Runtime
@@ -12,9 +12,9 @@ final class DeclaredAccounts: Piece {
   private let providers: ProviderDirectory
   private let journal: Journal
   private let revocations: Revocations
-  /// The definitions in force.
+  /// The active definitions.
   private var definitions: [AccountName: DeclaredAccount] = [:]
-  /// The accounts that the next configuration leaves as they are, found out under the definitions of that number.
+  /// The accounts that the next configuration does not change, determined for the definitions with that number.
   private var unchanged: (number: Int, names: Set<AccountName>)?
   private var number = 0
   /// Accounts that are declared no more, and still on disk.
@@ -35,9 +35,10 @@ final class DeclaredAccounts: Piece {
     self.revocations = revocations
   }
 
-  /// Before ``configure(_:)`` of the same, which has to be done at once: finds those that stay as they are.
+  /// Called before ``configure(_:)`` with the same definitions, which must follow at once: finds the unchanged
+  /// accounts.
   ///
-  /// - Parameter providers: as they will be then: what an account does not say is its provider's.
+  /// - Parameter providers: the new providers, with the defaults of accounts.
   func prepare(_ all: [DeclaredAccount], at providers: [any Provider]) async {
     let begun = number
     let traits = Dictionary(providers.map { ($0.name, $0.tokenTraits) }, uniquingKeysWith: { first, _ in first })
@@ -54,14 +55,14 @@ final class DeclaredAccounts: Piece {
     unchanged = (begun, names)
   }
 
-  /// Makes the declared accounts these in memory, before the policy that comes with them is in force: no token of
-  /// another definition is handed out under it. ``take()`` does the rest.
+  /// Sets the declared accounts in memory before their policy becomes active: no token of another definition is
+  /// released under it. ``take()`` completes the change.
   func configure(_ all: [DeclaredAccount]) {
     definitions = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     let known = unchanged.map { $0.number == number ? $0.names : [] } ?? []
     (unchanged, number) = (nil, number + 1)
     for name in accounts.declaredNames where !known.contains(name) {
-      // Only those that change are made whole: the broker does nothing else meanwhile.
+      // Only changed accounts are unpacked: the broker is blocked during this time.
       guard let grant = accounts.peek(name) ?? accounts[name] else { continue }
       guard let account = definitions[name] else {
         if let grant = accounts[name] { withdraw(grant) }

@@ -5,10 +5,10 @@ import OAuth
 /// Finds out whose an imported grant is.
 @BrokerActor
 protocol ImportProofs: AnyObject {
-  /// Returns when it is known that the token is of the account's person.
+  /// Returns when the token is known to be the account's user's.
   ///
-  /// - Parameter holder: whose request waits; nil: the broker's own.
-  /// - Throws: `login_required` where it is another's or nothing says whose it is, `temporarily_unavailable` where the
+  /// - Parameter holder: the holder of the waiting request; nil: the broker.
+  /// - Throws: `login_required` if it is another user's or no answer names a user, `temporarily_unavailable` if the
   ///   provider cannot be asked now, `timed_out`.
   func prove(
     _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
@@ -21,7 +21,7 @@ protocol ImportProofs: AnyObject {
 struct FailedProof {
   /// Nil: it may be asked at once.
   fileprivate let error: RPCError?
-  /// Until when callers are told so. A time since boot.
+  /// Callers get this error until then. A time since boot.
   fileprivate var until: Duration
   /// When the access token was last replaced because UserInfo refused it. A time since boot.
   fileprivate let replacedAt: Duration?
@@ -69,8 +69,8 @@ extension Imports: ImportProofs {
     }
   }
 
-  /// Asks UserInfo, and commits what follows from the answer. Only another person's name ends the import: its refresh
-  /// token may be the only one there is.
+  /// Asks UserInfo, and commits the result. Only the name of another user ends the import: its refresh token may be the
+  /// only one.
   private func settle(_ account: AccountName, _ token: SavedToken) async {
     let answer = await calls.person(of: account, until: uptime + Timeouts.standard)
     guard let grant = accounts[account], grant.isUnproven, let expected = grant.saved.identity,
@@ -92,7 +92,7 @@ extension Imports: ImportProofs {
         let scope = calls.isForUserInfo(account) ? "" : "; it takes tokens with the scope openid"
         return postpone(unnamed(grant, "UserInfo refuses the token: \(message)\(scope)"))
       }
-      // The access token alone may have ended. The next one is asked with.
+      // Perhaps only the access token has ended. The next request uses a new one.
       _ = accounts[account]?.rejected(generation: token.generation, at: now)
       self.postpone(account, nil, replacedAt: uptime)
     case .failure(.misconfigured(let message, let oauth)):
@@ -114,9 +114,9 @@ extension Imports: ImportProofs {
     refusal(grant, Failure(message: "nothing says whose the imported refresh token is: \(message)", at: now))
   }
 
-  /// Callers are told so for a while, and the provider is not asked again meanwhile.
+  /// Callers get this error for a time, during which the provider is not asked again.
   ///
-  /// - Parameter error: nil: it may be asked at once.
+  /// - Parameter error: nil: the provider may be asked at once.
   private func postpone(_ account: AccountName, _ error: RPCError?, replacedAt: Duration?) {
     if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
     let pause: Duration =

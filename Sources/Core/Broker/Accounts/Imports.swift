@@ -33,8 +33,8 @@ final class Imports: Piece {
     engine.proofs = self
   }
 
-  /// `account.import`: a refresh token from elsewhere. It is on disk before it is used, since its use may rotate it; and
-  /// it is used at once, since nobody knows what it is worth.
+  /// `account.import`: a refresh token from another program. It is on disk before its first use, since that may rotate
+  /// it; it is used at once to verify it.
   func importAccount(_ params: AccountImport.Params, for caller: Caller) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
@@ -95,10 +95,10 @@ final class Imports: Piece {
     return accounts.view(grant)
   }
 
-  /// Makes the account's grant of the token. One that was imported before is not used a second time: what it was
-  /// exchanged for may be the only refresh token there is.
+  /// Makes the account's grant of the token. A token that was imported before is not used again: the refresh token that
+  /// replaced it may be the only one.
   ///
-  /// - Returns: there was no such account before.
+  /// - Returns: whether the account is new.
   private func adopt(
     _ token: Secret, _ account: AccountName, _ provider: any Provider, _ params: AccountImport.Params
   ) async throws(RPCError) -> Bool {

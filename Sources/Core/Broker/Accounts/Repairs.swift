@@ -54,7 +54,7 @@ final class Repairs: Piece {
     logger.notice("removed row \(row), which could not be read")
   }
 
-  /// The refresh token is kept; what a wrong value could end or give away is dropped.
+  /// The refresh token is kept; values that could end or reveal it are dropped.
   private func repair(_ account: AccountName) async throws(RPCError) {
     await journal.lock(account)
     defer { journal.unlock(account) }

@@ -1,7 +1,7 @@
 import Grants
 
-/// Names in their order, in chunks: adding, removing and finding one costs O(√n), a copy costs nothing until either
-/// changes. So whoever goes over all of them keeps a copy, and the others change theirs meanwhile.
+/// Sorted names in chunks: insertion, removal and search cost O(√n), and a copy is free until either changes. An
+/// iteration keeps a copy, so concurrent changes do not affect it.
 struct SortedNames: Sendable {
   private static let most = 1024
 
@@ -12,7 +12,7 @@ struct SortedNames: Sendable {
   var isEmpty: Bool { count == 0 }
   var first: AccountName? { chunks.first?.first }
 
-  /// False: it is there already.
+  /// False: it already exists.
   @discardableResult
   mutating func insert(_ name: AccountName) -> Bool {
     guard let last = chunks.last?.last else {
@@ -79,7 +79,7 @@ struct SortedNames: Sendable {
     return low
   }
 
-  /// Where it is, or would be.
+  /// Its index, or its insertion point.
   private static func index(of name: AccountName, in chunk: [AccountName]) -> Int {
     var (low, high) = (0, chunk.count)
     while low < high {

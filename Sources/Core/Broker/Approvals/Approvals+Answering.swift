@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// Releases that wait: who is told of them, and who answers.
+// Waiting releases: the callers that see them, and the answers.
 extension Approvals {
   func tell(_ type: EventType, _ id: String, outcome: String? = nil, hint: String? = nil) {
     guard let release = releases[id] else { return }
@@ -56,7 +56,7 @@ extension Approvals {
       standing: releases.words(at: uptime, wall: { wall($0).seconds }).filter { mayManage($0.account) })
   }
 
-  /// `release.approve`, `release.deny`. False: nothing waits under that id, or nothing that the caller may know of.
+  /// `release.approve`, `release.deny`. False: no request with that id is pending, or the caller may not see it.
   func answer(
     _ params: ReleaseWord.Params, _ isAllowed: Bool, _ method: String, caller: Caller
   ) throws(RPCError) -> Bool {

@@ -3,18 +3,18 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// Rules with `confirm`: a release waits until a person allows it. Nothing else waits with it.
+// Rules with `confirm`: a release waits for a user's approval. Other requests do not wait with it.
 extension Approvals {
-  /// A caller with less time than this is not asked about: nobody could answer.
+  /// A caller with less time than this gets no approval request: no user could answer in time.
   private static let shortestWait = Duration.seconds(1)
 
-  /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
+  /// Lets a release continue, at once or after approval. The returned parameters have the remaining time.
   func clear<M: TokenRelease>(
     _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session,
     body: ForwardRequest.Body? = nil
   ) async throws(RPCError) -> (M.Params, Permission) {
     guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
-    // Nearly always nobody is asked, and what about is not worked out.
+    // Almost all releases need no approval, so the request is not prepared here.
     guard permission.confirmation != nil else {
       if params.usesWholeToken { try authorizer.checkWhole(permission) }
       return (params, permission)
@@ -42,7 +42,7 @@ extension Approvals {
     return (params, asked)
   }
 
-  /// A reload may have changed what the caller may do while it waited.
+  /// A reload during the wait may have changed the caller's rights.
   func checkAgain<M: TokenRelease>(
     _ method: M.Type, _ params: M.Params, _ permission: Permission
   ) throws(RPCError) {
@@ -84,11 +84,11 @@ extension Approvals {
     return question
   }
 
-  /// What a person is asked about: the scopes that were asked for, and what more the token is known to come with. Nil:
-  /// all that the caller may have.
+  /// The scopes shown to the user: the requested ones, and known further ones of the token. Nil: all permitted to the
+  /// caller.
   private func scopes(of params: TokenGet.Params, _ grant: Grant) -> Set<String>? {
     guard let asked = params.scopes, !asked.isEmpty else { return nil }
-    // What cannot be had is refused where that is looked for.
+    // Impossible requests are refused by the code that handles them.
     guard
       let wanted = try? accounts.key(scopes: asked, resource: params.resource, audience: params.audience, grant)
     else { return Set(asked) }
@@ -96,7 +96,7 @@ extension Approvals {
     return known.isEmpty ? nil : Set(asked).union(known)
   }
 
-  /// What can never be had is no question to a person.
+  /// An impossible request needs no approval.
   private func checkPossible(
     _ params: any ReleaseParams, _ question: Releases.Question, _ permission: Permission
   ) throws(RPCError) {
@@ -112,20 +112,20 @@ extension Approvals {
     try authorizer.checkCap(of: known, grant.saved.account, permission)
   }
 
-  /// What a person has to allow first; nil: nothing.
+  /// The part that needs approval; nil: none.
   private func confirmation(_ question: Releases.Question, _ permission: Permission) -> Policy.Confirmation? {
     guard let confirmation = permission.confirmation else { return nil }
     if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
     return confirmation
   }
 
-  /// How a wait ends after which the caller goes on.
+  /// The end of a wait after which the caller continues.
   private enum Outcome: String {
     case approved
     case noLongerNeeded = "no_longer_needed"
   }
 
-  /// The permission once a person has allowed the release, or once nobody need allow it any longer.
+  /// The permission after approval, or after approval is no longer required.
   private func ask(
     _ question: Releases.Question, _ first: Policy.Confirmation, _ permission: Permission, _ patience: Duration?,
     _ session: any Session
@@ -169,7 +169,7 @@ extension Approvals {
     }
   }
 
-  /// Returns once the release may go on, with the permission as the policy of then has it.
+  /// Returns when the release may continue, with the permission under the current policy.
   private func outcome(
     of id: String, _ permission: Permission, until: Duration
   ) async throws(RPCError) -> (Outcome, Permission) {

@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// Releases that wait for a person, and what persons allowed for some time.
+/// Releases that wait for approval, and approvals for a time.
 @BrokerActor
 final class Approvals: Piece {
   let runtime: Runtime
@@ -22,7 +22,7 @@ final class Approvals: Piece {
     self.audit = audit
   }
 
-  /// A new policy is in force.
+  /// A new policy is active.
   func policyChanged() {
     releases.forgetWords()
     wakeAll()

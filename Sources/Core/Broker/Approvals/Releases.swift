@@ -1,15 +1,15 @@
 import BrokerAPI
 
-/// Releases of tokens that wait for a person's word, and words that were given for some time. In memory alone; times are
-/// since the machine started, which nobody can set.
+/// Token releases that wait for approval, and approvals for a time. Only in memory; times are since boot, which no user
+/// can set.
 struct Releases {
-  /// What may wait at once: in all, of one holder, of one holder's unit.
+  /// The limits of pending requests: in total, per holder, and per unit of a holder.
   static let most = 256
   static let mostPerHolder = 64
   static let mostPerUnit = 8
   /// Words that hold at once.
   static let mostWords = 256
-  /// The longest that one word may hold.
+  /// The maximum duration of one approval.
   static let longestWord = Duration.seconds(3600)
 
   /// Who asks, as rules and the audit trail see it. Another process that is the same in all of this is the same asker.
@@ -77,7 +77,7 @@ struct Releases {
     var left: Int?
   }
 
-  /// What came of somebody's word.
+  /// The result of an answer.
   enum Taken: Equatable {
     case taken
     /// Nothing waits under that id.
@@ -99,8 +99,7 @@ struct Releases {
 
   subscript(id: String) -> Release? { byID[id] }
 
-  /// The word that still holds and lets it through or refuses it; nil: somebody has to be asked. What was said last
-  /// counts.
+  /// The active approval or denial for it; nil: a user must be asked. The latest one applies.
   mutating func word(on question: Question, of caller: Caller, at now: Duration) -> Word? {
     let asker = Asker(caller)
     let index = words.lastIndex { word in
@@ -128,12 +127,12 @@ struct Releases {
     return true
   }
 
-  /// A person's word, once or for a while.
+  /// A user's answer, for one request or for a time.
   mutating func take(
     _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Caller, at now: Duration
   ) -> Taken {
     guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
-    // What cannot be told apart counts as the same: of processes of other namespaces the kernel says 0.
+    // Indistinguishable callers are equal: the kernel reports 0 for processes of other namespaces.
     guard !isAllowed || !(approver.pid == 0 || Self.isOwn(approver, release.caller)) else { return .own }
     if span != nil || calls != nil {
       words.removeAll { $0.until <= now || $0.left == 0 }
@@ -169,12 +168,12 @@ struct Releases {
     return index.map { words.remove(at: $0) }
   }
 
-  /// A new policy is in force: what was said under the old one holds no longer.
+  /// A new policy is active: approvals under the old one end.
   mutating func forgetWords() { words = [] }
 }
 
 extension Releases {
-  /// Digits and letters that nobody takes for another (Crockford's base 32).
+  /// Digits and letters that cannot be confused (Crockford's base 32).
   private static let letters = Array("0123456789abcdefghjkmnpqrstvwxyz")
 
   /// Six letters. It names, and proves nothing.

@@ -2,7 +2,7 @@ import DequeModule
 import OAuth
 import Synchronization
 
-/// A record that still counts.
+/// A record that still accepts repetitions.
 final class AuditLine: Sendable {
   let id: Int64
   let entry: AuditEntry
@@ -10,7 +10,7 @@ final class AuditLine: Sendable {
   /// The user whose share it takes; nil: root's, the broker's own user's, or the broker's.
   let refuser: AuditRefuser?
   var isRefusal: Bool { refuser?.isRefusal == true }
-  /// Whether it is among those of which a caller has so many.
+  /// Whether it belongs to the limited records of a caller.
   let isBounded: Bool
   /// Milliseconds since the machine started, as ``last``.
   private let begun: Int64
@@ -40,7 +40,7 @@ final class AuditLine: Sendable {
     self.pid.store(pid, ordering: .relaxed)
   }
 
-  /// What is done from now on begins another record.
+  /// Later actions start a new record.
   var isClosed: Bool { closed.load(ordering: .relaxed) }
   func close() { closed.store(true, ordering: .relaxed) }
 
@@ -86,7 +86,7 @@ private struct AuditLineOrder {
   }
 }
 
-/// The records that still count, and those that are to be written.
+/// The open records, and the records to save.
 struct AuditLines {
   var policy = AuditPolicy()
   private(set) var lines: [AuditEntry: AuditLine] = [:]
@@ -116,7 +116,7 @@ struct AuditLines {
 }
 
 extension AuditLines {
-  /// Of attempts on what is nothing here, a caller has so many kinds; the others are counted without the name.
+  /// Attempts on unknown accounts have a limited number of kinds per caller; the others are counted without a name.
   func bounded(_ entry: AuditEntry, isReal: Bool) -> AuditEntry {
     guard entry.result != AuditEntry.ok, !isReal, lines[entry] == nil,
       failures[entry.who, default: 0] >= Limit.auditFailuresPerCaller
@@ -174,7 +174,7 @@ extension AuditLines {
     return lines.values.contains(where: isNew) || closing.contains(where: isNew)
   }
 
-  /// What was counted since the last time, and whether it is to be told; and how many records were lost.
+  /// The count since the last call, whether to log it, and the number of lost records.
   mutating func take(at uptime: Int64) -> ([(AuditRecord, isTold: Bool)], lost: UInt64) {
     var records: [(AuditRecord, isTold: Bool)] = []
     for line in closing + Array(lines.values) {

@@ -1,12 +1,12 @@
 import BrokerAPI
 import Logging
 
-// What the audit trail has of the policy: what came into force, when, and by whom.
+// The audit records of the policy: what became active, when, and by which caller.
 extension AuditLog {
-  /// What it is called in the trail that the broker starts.
+  /// Its name in the trail that the broker starts.
   static let startMethod = "broker.start"
 
-  /// The policy that a start brings into force may be another than that of the run before.
+  /// The policy at a start may differ from that of the run before.
   func started(_ configuration: BrokerConfiguration) {
     guard configuration.audit.isEnabled else {
       return logger.notice("[audit] is turned off: nothing is recorded of who gets what")
@@ -41,7 +41,7 @@ extension AuditLog {
     return "\(count) \(count == 1 ? "rule" : "rules"), policy \(configuration.policyDigest)"
   }
 
-  /// Which parts of the policy are others; of the rules, the names of those that came and went.
+  /// The changed parts of the policy; for rules, the added and removed names.
   private static func changes(from old: BrokerConfiguration, to new: BrokerConfiguration) -> [String] {
     var changes: [String] = []
     let (before, after) = (old.policy.rules.map(\.meaning), new.policy.rules.map(\.meaning))

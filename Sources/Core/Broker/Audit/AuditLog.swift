@@ -18,8 +18,8 @@ final class AuditLog: Sendable {
   }
 
   /// - Parameters:
-  ///   - caller: who it was, where refusals are counted; nil: what the entry names.
-  ///   - isReal: whether the account is one that is here; names that are made up are bounded.
+  ///   - caller: the caller, for counting refusals; nil: the name in the entry.
+  ///   - isReal: whether the account exists; invented names are limited.
   func note(_ entry: AuditEntry, by caller: Caller? = nil, pid: Int32 = 0, isReal: Bool = false) {
     trail.note(
       entry, pid: caller?.pid ?? pid, isReal: isReal, refuser: refuser(of: entry, caller, isReal: isReal))
@@ -55,14 +55,14 @@ final class AuditLog: Sendable {
     do throws(StoreError) {
       trail.begin(after: try await store.lastID())
     } catch {
-      // The clock keeps the numbers of this run apart from those that are there.
+      // The clock separates the numbers of this run from stored ones.
       trail.begin(after: now().milliseconds)
       logger.error(
         "the audit trail cannot be read: \(error.message)", metadata: ["hint": "\(error.hint)"])
     }
   }
 
-  /// A method ended. Refusals of any method are recorded; what else is, ``auditAction(of:)`` says.
+  /// A method ended. Refusals of any method are recorded; ``auditAction(of:)`` selects the rest.
   func ended<M: RPCMethod>(
     _ method: M.Type, account: String?, _ caller: Caller, _ access: Access = M.access, rule: String?,
     _ result: Result<M.Result, RPCError>, detail: String? = nil
@@ -82,7 +82,7 @@ final class AuditLog: Sendable {
       entry.detail = detail
       note(entry, by: caller)
     case .failure(let error):
-      // What was not understood did nothing.
+      // A request that could not be parsed did nothing.
       guard let reason = error.reason else { return }
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
@@ -109,7 +109,7 @@ final class AuditLog: Sendable {
     case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: nil
     case BrokerReload.name: .policy
     case AccountRefresh.name: .use
-    // Whatever uses the account's token, also to look.
+    // Methods that use the account's token, even to inspect it.
     case _ where method is any TokenRelease.Type: .use
     default: auditAction(of: method.access)
     }
@@ -141,12 +141,12 @@ final class AuditLog: Sendable {
       action: .login, method: type.rawValue, account: login.account.rawValue,
       who: .init(uid: login.uid), result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok)
     entry.provider = login.provider.rawValue
-    // One that failed granted none, and what was asked for is the caller's to make up.
+    // A failed request granted no scopes, and the caller can invent the requested ones.
     if error == nil { entry.scopes = login.scopes }
     note(entry, isReal: cache.knows(login.account.rawValue))
   }
 
-  /// Something ended a session or a grant without a caller: the provider's own word.
+  /// The provider ended a session or a grant without a caller.
   func record(ended account: AccountName, at provider: ProviderName, by what: String) {
     var entry = AuditEntry(action: .logout, method: what, account: account.rawValue, who: .init(uid: nil))
     entry.provider = provider.rawValue
@@ -169,12 +169,12 @@ final class AuditLog: Sendable {
     trail.note(entry)
   }
 
-  /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
-  /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
+  /// Actions of one request on many accounts: one record for each, so that each trail has it. Very many are saved in
+  /// steps, so that none is lost: the request, which is already on disk, waits.
   ///
   /// - Parameters:
-  ///   - size: how many at once, in turns with everything else (``Slices``).
-  ///   - entry: makes the record of the account of this number.
+  ///   - size: the number per step, interleaved with other work (``Slices``).
+  ///   - entry: makes the record of the account with this index.
   @BrokerActor
   func record(_ count: Int, by size: Int, for caller: Caller, _ entry: (Int) -> AuditEntry) async {
     var slices = Slices(of: size)
@@ -186,7 +186,7 @@ final class AuditLog: Sendable {
   }
 }
 
-/// What hands out a token.
+/// Methods that release a token.
 protocol Releasing {
   var releasedProvider: String? { get }
   var releasedScopes: [String] { get }

@@ -54,7 +54,7 @@ final class AuditReader {
     return Timestamp(seconds: seconds)
   }
 
-  /// As many as fit an answer, of those that the caller may know of still: a reload may have changed that meanwhile.
+  /// As many as fit into an answer, of the accounts that the caller may still see: a reload may have changed that.
   private func page(_ records: [AuditRecord], limit: Int, for caller: Caller) -> AuditList.Result {
     var lines: [AuditList.Line] = []
     var bytes = 0

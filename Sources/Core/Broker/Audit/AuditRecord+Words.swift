@@ -4,8 +4,8 @@ import OAuth
 
 // A record as the journal has it.
 extension AuditRecord {
-  /// A refusal is told again whenever its count has got another digit: an attempt that goes on must not look like one
-  /// that ended. The count is looked at now and then, and seldom just when it is a power of ten.
+  /// A refusal is logged again whenever its count gains a digit: a continuing attempt must not look ended. The count is
+  /// examined from time to time, rarely exactly at a power of ten.
   func isWorthTelling(after before: UInt64) -> Bool { entry.isRefusal && "\(count)".count > "\(before)".count }
 
   /// For people.

@@ -1,8 +1,7 @@
 public import BrokerAPI
 public import OAuth
 
-/// What was done, to which account, for whom, and how it ended. The same thing done again by the same caller is counted
-/// in one record.
+/// The action, its account, its caller and its result. The same action by the same caller is counted in one record.
 public struct AuditEntry: Sendable, Hashable {
   public var action: AuditAction
   public var method: String
@@ -21,7 +20,7 @@ public struct AuditEntry: Sendable, Hashable {
   public var detail: String?
 
   public static let ok = "ok"
-  /// The socket did not hand over what it was asked for, whatever the broker had said to it.
+  /// The socket did not deliver the value, regardless of the broker's answer.
   public static let notDelivered = "not_delivered"
 
   public init(action: AuditAction, method: String, account: String? = nil, who: Who, result: String = ok) {
@@ -65,7 +64,7 @@ public struct AuditEntry: Sendable, Hashable {
     }
   }
 
-  /// The results that are refusals, and that of what was not handed over.
+  /// The results that are refusals, and that of an undelivered value.
   public static let refusals = [
     ErrorReason.notPermitted.rawValue, ErrorReason.rateLimited.rawValue, notDelivered,
   ]
@@ -80,7 +79,7 @@ public struct AuditEntry: Sendable, Hashable {
 
   public var actionName: String { action.rawValue }
 
-  /// How long after the last time it is the same record still. Asking for a token goes on for as long as it lives.
+  /// The time after the last repetition in which the record stays the same. A token is requested as long as it lives.
   var window: Duration {
     switch action {
     case .release, .idToken, .use: .seconds(7200)
@@ -116,19 +115,19 @@ public struct AuditRecord: Sendable, Equatable {
   }
 }
 
-/// Where the trail is kept.
+/// The audit trail's storage.
 public protocol AuditStore: Sendable {
   /// The highest number that a record has; 0 where there is none.
   func lastID() async throws(StoreError) -> Int64
 
-  /// On disk when it returns. A record that is there already gets the higher count. Where there are more than `most`
-  /// records then, or than somebody's share (``AuditShares``), the oldest are forgotten at once.
+  /// On disk on return. An existing record gets the higher count. Above `most` records, or above a holder's share
+  /// (``AuditShares``), the oldest are removed at once.
   func write(_ records: [AuditRecord], most: Int) async throws(StoreError)
 
   /// The latest first.
   func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord]
 
-  /// Removes what ended before `moment`, and what is too much for `most` records.
+  /// Removes records that ended before `moment`, and those above `most`.
   func forget(before moment: Timestamp, most: Int) async throws(StoreError)
 
   func close() async
@@ -137,7 +136,8 @@ public protocol AuditStore: Sendable {
 /// Which records are wanted; nil: all.
 public struct AuditQuestion: Sendable, Equatable {
   public var account: String?
-  /// Of accounts that one of these stands for, `*` for any run of characters; nil: all, also those of no account.
+  /// Records of accounts that match one of these patterns, `*` for any characters; nil: all, including records without
+  /// an account.
   public var accounts: [String]?
   public var uid: UInt32?
   public var unit: String?

@@ -23,7 +23,7 @@ public struct AuditRefuser: Sendable, Hashable {
     standing = holder?.hasOwnPlaces == true ? .own : isNamed ? .named : .unnamed
   }
 
-  /// For what is not refused. Nil: root and the broker's own user have no share.
+  /// For records other than refusals. Nil: root and the broker's own user have no share.
   init?(eventsOf holder: Holder) {
     guard !holder.hasOwnPlaces else { return nil }
     (self.holder, standing) = (holder.user, .event)

@@ -1,6 +1,6 @@
 /// How many records the trail has, by whose refusals they are, and which it forgets when there are too many.
 public struct AuditCounts: Sendable, Equatable {
-  /// Whose refusals, as it is stored.
+  /// The holder of the refusals, as stored.
   public struct Refuser: Sendable, Hashable {
     public var name: String
     public var standing: AuditRefuser.Standing

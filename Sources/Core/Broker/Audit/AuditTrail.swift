@@ -3,10 +3,10 @@ public import Logging
 public import OAuth
 import Synchronization
 
-/// Who got which token, who was refused what, who signed in and out, and who changed the broker; never a token.
+/// Token releases, refusals, sign-ins, sign-outs, and administrative changes; never a token.
 ///
-/// What is done again is counted in memory, from the socket's event loop without a lock, and written with the next flush:
-/// the trail never holds up a request. A new record is written within ``Limit/auditDelay``; counts within
+/// Repetitions are counted in memory, on the socket's event loop without a lock, and saved with the next flush: the
+/// trail never delays a request. A new record is saved within ``Limit/auditDelay``; counts within
 /// ``Limit/auditInterval``.
 public final class AuditTrail: Sendable {
   private let state = Mutex(AuditLines())
@@ -47,8 +47,8 @@ public final class AuditTrail: Sendable {
     _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal, refuser: refuser)
   }
 
-  /// The record that has counted this, and counts what is done again; nil: nothing is recorded. A closed one is to be
-  /// asked for anew.
+  /// The record that counted this and counts repetitions; nil: nothing is recorded. A closed one must be requested
+  /// again.
   func line(
     _ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true, refuser: AuditRefuser? = nil
   ) -> AuditLine? {
@@ -84,7 +84,7 @@ public final class AuditTrail: Sendable {
 
   // MARK: Writing
 
-  /// Writes until the task is cancelled: what is new soon, what was counted now and then.
+  /// Saves until the task is cancelled: new records soon, counts from time to time.
   func run(sleep: @escaping @Sendable (Duration) async -> Void) async {
     var forgotten: Duration?
     while !Task.isCancelled {
@@ -101,7 +101,7 @@ public final class AuditTrail: Sendable {
           group.cancelAll()
         }
       }
-      // What comes close together is written together.
+      // Records within a short time are saved together.
       await sleep(Limit.auditDelay)
       await flush()
       if forgotten.map({ uptime() - $0 >= Limit.auditForgetting }) ?? true {
@@ -111,7 +111,7 @@ public final class AuditTrail: Sendable {
     }
   }
 
-  /// Writes what has happened so far.
+  /// Saves the pending records.
   public func flush() async {
     let (records, lost) = state.withLock { state in
       let taken = state.take(at: uptime().milliseconds)
@@ -133,7 +133,7 @@ public final class AuditTrail: Sendable {
     do throws(StoreError) {
       try await store.write(all, most: policy.most)
       let wasFailing = state.withLock { state in
-        // What was counted meanwhile goes with the next.
+        // Counts from this time are saved next.
         for record in all where state.unwritten[record.id] == record { state.unwritten[record.id] = nil }
         defer { state.isFailing = false }
         return state.isFailing

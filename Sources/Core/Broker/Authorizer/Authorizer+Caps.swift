@@ -2,13 +2,13 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// What a rule's cap on scopes means.
+// The effect of a rule's cap on scopes.
 extension Authorizer {
   /// The scopes that a release may have.
   private struct Cap {
     /// By the rules; nil: all that was granted.
     var rules: Set<String>?
-    /// By a person's word, with those that need none; nil: all that the rules leave.
+    /// Permitted with approval, plus the scopes that need none; nil: all that the rules permit.
     var word: Set<String>?
   }
 
@@ -28,10 +28,10 @@ extension Authorizer {
     return beyond.isEmpty && !scopes.isEmpty ? nil : beyond
   }
 
-  /// The scopes to ask for: those that the caller named, or all that it may have.
+  /// The scopes to request: the caller's, or all that it may have.
   func capped(_ scopes: [String]?, of grant: Grant, _ permission: Permission) throws(RPCError) -> [String]? {
     let account = grant.saved.account
-    // A person's word covers what was asked for, or the caller would not have come so far.
+    // The approval covers the request; otherwise the caller would not have reached this step.
     guard let cap = try cap(permission).rules else { return scopes }
     if let scopes, !scopes.isEmpty {
       let beyond = scopes.filter { !cap.contains($0) }
@@ -63,22 +63,22 @@ extension Authorizer {
     grant.saved.grantedScopes.isEmpty ? grant.saved.requestedScopes : grant.saved.grantedScopes
   }
 
-  /// The scopes of the token that would be handed out, as far as is known before; none: the provider does not say. One
-  /// that is not narrowed has all that was granted, and one that was seen to have more than was asked for has that.
+  /// The scopes of the released token, as far as known in advance; none: the provider does not report them. A token
+  /// that is not narrowed has all granted scopes; one observed with more than the requested scopes has those.
   func knownScopes(of key: SavedToken.Key, _ grant: Grant) -> [String] {
     if let token = grant.token(for: key), token.expiresAt.map({ $0 > now() }) ?? true { return token.scopes }
     return key.scope.isEmpty ? granted(grant) : key.scopes
   }
 
-  /// A token that the provider does not narrow is nothing for a caller who may not have all of it, nor is one with more
-  /// scopes than a person allowed.
+  /// A token that the provider does not narrow is refused to a caller with a cap, and so is one with more scopes than
+  /// were approved.
   func checkCap(of scopes: [String], _ account: AccountName, _ permission: Permission) throws(RPCError) {
     let cap = try cap(permission)
     if let beyond = excess(scopes, over: cap.rules) { throw notNarrowed(account, beyond, cap.rules ?? []) }
     if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
   }
 
-  /// Methods that use the token as it is are nothing for a caller who may have a part of it alone.
+  /// Methods that use the full token are refused to a caller with a cap.
   func checkWhole(_ permission: Permission) throws(RPCError) {
     guard permission.scopes != nil else { return }
     throw RPCError(
@@ -131,9 +131,9 @@ extension Authorizer {
       hint: "Ask again: the approval then covers all that it has.")
   }
 
-  /// What is not a request cannot wait for a person, and asking again is no help.
+  /// A use without a request cannot wait for approval, and a repetition does not help.
   ///
-  /// - Parameter whom: what would have to wait: `a unit that starts`.
+  /// - Parameter whom: the noun for the message: `a unit that starts`.
   func checkUnasked(_ permission: Permission, _ whom: String) throws(RPCError) {
     guard let confirm = permission.confirmation, confirm.exempt.isEmpty else { return }
     let account = permission.account ?? ""

@@ -2,13 +2,13 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// Why the policy says what it says.
+// The reason for a decision.
 extension Authorizer {
   /// `policy.explain`.
   func explain(_ params: PolicyExplain.Params, caller: Caller) throws(RPCError) -> PolicyExplain.Result {
     var subject = caller
     if let other = params.caller {
-      // Of others an admin may know.
+      // A caller with `manage` may learn about other callers.
       try check(.manage, method: PolicyExplain.name, caller: caller)
       subject = Caller(
         uid: other.uid, gid: other.gid ?? .max, groups: other.groups ?? [], pid: 0, unit: other.unit,
@@ -33,7 +33,7 @@ extension Authorizer {
     }
   }
 
-  /// For who may not manage the account: what other rules say would tell which accounts there are, and whose they are.
+  /// For callers without `manage`: other rules would reveal which accounts exist, and their users.
   private static func refusal(
     _ method: String, _ account: String?, _ caller: Caller, isIDToken: Bool
   ) -> String {

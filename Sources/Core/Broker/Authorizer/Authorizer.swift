@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// Who may do what, and how much of it: the policy in force, and what each caller may still ask for.
+/// Rights and rates of callers: the active policy, and each caller's remaining requests.
 final class Authorizer: Sendable {
   let inForce: PolicyInForce
   /// How much each caller may ask.
@@ -27,17 +27,17 @@ final class Authorizer: Sendable {
 
   // MARK: One decision for a request
 
-  /// Decides what the principal may do, once for the request.
+  /// Decides the principal's rights, once per request.
   ///
-  /// - Parameter account: the account that it concerns, whether there is one of that name or not; nil: none.
-  /// - Throws: `not_permitted`, with the rule that is missing.
+  /// - Parameter account: the account's name, whether it exists or not; nil: none.
+  /// - Throws: `not_permitted`, with the missing rule.
   func authorize(
     _ principal: Principal, _ access: Access, _ method: String, account: String?, request: APIRequest? = nil
   ) throws(RPCError) -> Permission {
     if let permission = inForce.permission(principal, access, method, account, request: request) { return permission }
     try checkHold(access, method, account, principal.caller)
     var refusal = Self.refusal(access, method, account, principal.caller)
-    // Other requests of this caller are allowed: the rule is there, and lacks this one.
+    // A rule permits other requests of this caller, but not this one.
     if let request, inForce.permission(principal, access, method, account) != nil {
       refusal.message =
         "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)\(request.words)"
@@ -102,7 +102,7 @@ final class Authorizer: Sendable {
   /// Whether the policy is still the one that decided.
   func isCurrent(_ permission: Permission) -> Bool { inForce.epoch == permission.epoch }
 
-  /// Checks what no decision is carried of. The error is the same whether the account exists or not.
+  /// Checks a use that carries no decision. The error is the same whether the account exists or not.
   func check(_ access: Access, method: String, account: String? = nil, caller: Caller) throws(RPCError) {
     guard !policy.allows(access, method: method, account: account, caller: caller) else { return }
     throw Self.refusal(access, method, account, caller)

@@ -7,14 +7,14 @@ public struct CallerLimits: Sendable, Equatable {
   public var rate = 2000
   /// Requests that may come at once after a pause.
   public var burst = 8000
-  /// As how many requests one counts that was refused.
+  /// The cost of a refused request, in requests.
   public var refusalCost = 10
 
   public init() {}
 }
 
-/// What each caller has left: a bucket of requests that fills up with time. A caller is what the audit trail takes for
-/// one; whoever asks too often, or for what it may not have, keeps nobody else waiting.
+/// The remaining requests of each caller: a bucket that fills with time. Callers are grouped as in the audit trail; a
+/// caller that asks too often, or for something not permitted, delays no other.
 final class CallerRates: Sendable {
   struct Bucket {
     /// Requests that are left; refusals may take it below zero.
@@ -30,7 +30,7 @@ final class CallerRates: Sendable {
     var holders: [Holder: Bucket] = [:]
   }
 
-  /// What a holder's callers have together, of what one has.
+  /// The share of all callers of a holder, relative to one caller.
   static let callersPerHolder = 4.0
 
   private let state = Mutex(State())
@@ -42,7 +42,7 @@ final class CallerRates: Sendable {
 
   func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
 
-  /// Nil: go on. Else how long the caller should wait.
+  /// Nil: permitted. Otherwise the delay for the caller.
   func take(_ who: AuditEntry.Who, of holder: Holder) -> Duration? {
     let now = uptime()
     return state.withLock { state in
@@ -55,7 +55,7 @@ final class CallerRates: Sendable {
     }
   }
 
-  /// What was asked for is not the caller's to have. That costs it more, to a depth of one burst.
+  /// The caller has no right to its request. This costs more, down to a debt of one burst.
   func refused(_ who: AuditEntry.Who) {
     let now = uptime()
     state.withLock { state in
@@ -95,7 +95,7 @@ extension CallerRates.State {
     return nil
   }
 
-  /// Those that are full again are forgotten; where there are too many still, the new ones share a bucket.
+  /// Full buckets are dropped; if too many remain, new callers share one.
   mutating func key(of caller: AuditEntry.Who, at now: Duration) -> AuditEntry.Who {
     var who = caller
     // A process chooses this name.

@@ -13,19 +13,19 @@ struct Permission: Sendable {
   let rule: String?
   /// The scopes that a token may have; nil: all that was granted.
   let scopes: Set<String>?
-  /// What a person must allow before a token is released; nil: nothing.
+  /// The approval that is required before a token is released; nil: none.
   let confirmation: Policy.Confirmation?
-  /// What is sent to the provider's API; nil: nothing.
+  /// The request to the provider's API; nil: none.
   let request: APIRequest?
-  /// Of the policy that decided.
+  /// The epoch of the policy that decided.
   let epoch: UInt64
-  /// What a person has allowed: no more is released. Nil: nobody was asked.
+  /// The approved scopes: no more are released. Nil: no approval was needed.
   var approved: Releases.Question?
 
   var caller: Caller { principal.caller }
 }
 
-/// The policy in force, for the broker's actor and for event loops alike.
+/// The active policy, for the broker's actor and for event loops.
 final class PolicyInForce: Sendable {
   private struct State {
     var policy: Policy
@@ -34,7 +34,7 @@ final class PolicyInForce: Sendable {
   }
 
   private let state: Mutex<State>
-  /// Rises with each change: what was decided before counts no more.
+  /// Increases with each change: earlier decisions are invalid.
   private let changes = Atomic<UInt64>(0)
 
   init(_ policy: Policy) { state = Mutex(State(policy: policy)) }

@@ -38,7 +38,7 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
-  /// Whether any rule is for the caller, whatever the rule allows.
+  /// Whether any rule is for the caller, regardless of its rights.
   public func callerClass(of caller: Caller) -> CallerClass {
     if isPrivileged(caller) { return .privileged }
     return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
@@ -47,12 +47,12 @@ public struct Policy: Sendable, Equatable {
   /// Whether a rule is for the caller, or it needs none.
   func names(_ caller: Caller) -> Bool { callerClass(of: caller) != .unnamed }
 
-  /// What a decision says.
+  /// A decision.
   public enum Decision: Sendable, Equatable {
-    /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.
-    /// `confirm`: what a person has to say before a token is released; nil: nothing.
+    /// Nil: no rule is needed. The cap: the scopes that tokens may have for the caller; nil: all granted ones.
+    /// `confirm`: the approval required before a release; nil: none.
     case allowed(rule: String?, scopes: Set<String>?, confirm: Confirmation?)
-    /// For people: what is missing.
+    /// The missing condition, as text for users.
     case refused(why: String)
 
     public var isAllowed: Bool { if case .allowed = self { true } else { false } }
@@ -63,13 +63,13 @@ public struct Policy: Sendable, Equatable {
   public struct Confirmation: Sendable, Equatable {
     /// The rule that asks for it.
     public var rule: String
-    /// How long a person has.
+    /// The time for the approval.
     public var within: Duration
     /// Tokens of these scopes alone need none: other rules allow them.
     public var exempt: Set<String>
   }
 
-  /// What the caller may do, without a look at one account: by kind of access, the patterns of accounts.
+  /// The caller's rights without a specific account: patterns of accounts for each kind of access.
   public func permissions(of caller: Caller) -> [Access: [String]] {
     let own = rules.filter { $0.who.matches(caller) }
     var permissions: [Access: [String]] = [:]
@@ -94,13 +94,13 @@ public struct Policy: Sendable, Equatable {
       }
   }
 
-  /// The accounts that the caller may manage by this method, as patterns; nil: all, and what is of no account.
+  /// The accounts that the caller may manage by this method, as patterns; nil: all, and records without an account.
   func managed(_ method: String, by caller: Caller) -> [String]? {
     guard !allows(.manage, method: method, account: nil, caller: caller) else { return nil }
     return Set(rules.filter { $0.gives(.manage, method) && $0.who.matches(caller) }.flatMap(\.accounts)).sorted()
   }
 
-  /// The same, and by which rule, or what is missing.
+  /// The same, with the rule or the missing condition.
   public func decide(_ access: Access, method: String?, account: String?, caller: Caller) -> Decision {
     permission(access, method, account, caller) ?? .refused(why: lack(access, method, account, caller))
   }
@@ -118,10 +118,10 @@ public struct Policy: Sendable, Equatable {
     return allowed
   }
 
-  /// Rules add: one that neither caps nor asks is enough. Where all that match ask, a person must allow it, also of who
-  /// would need no rule. Nil: refused.
+  /// Rules add up: one without cap and approval is enough. If all matching rules require approval, it is required, even
+  /// for callers that need no rule. Nil: refused.
   ///
-  /// - Parameter request: what is sent to the provider's API; nil: nothing, or it is not known yet.
+  /// - Parameter request: the request to the provider's API; nil: none, or not known yet.
   func permission(
     _ access: Access, _ method: String?, _ account: String?, _ caller: Caller, request: APIRequest? = nil
   ) -> Decision? {
@@ -166,7 +166,7 @@ public struct Policy: Sendable, Equatable {
       }
   }
 
-  /// The rule that came nearest, and what stood in its way.
+  /// The closest rule, and the condition that failed.
   private func lack(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> String {
     guard !rules.isEmpty else { return "there is no rule at all" }
     let what = method ?? access.rawValue
@@ -183,8 +183,8 @@ public struct Policy: Sendable, Equatable {
   }
 }
 
-/// `*` stands for any run of characters, also none. Linear in the product of the lengths, whatever the pattern, and
-/// without allocation: each new connection asks for every rule.
+/// `*` matches any characters, including none. Linear in the product of the lengths for every pattern, without
+/// allocation: each new connection evaluates every rule.
 public func wildcard(_ pattern: String, matches text: String) -> Bool {
   var (pattern, text) = (pattern, text)
   return pattern.withUTF8 { pattern in text.withUTF8 { matches(pattern, $0) } }
@@ -192,7 +192,7 @@ public func wildcard(_ pattern: String, matches text: String) -> Bool {
 
 private func matches(_ pattern: UnsafeBufferPointer<UInt8>, _ text: UnsafeBufferPointer<UInt8>) -> Bool {
   var (at, next) = (0, 0)
-  // Behind the latest star, and from where in the text what follows it is tried next.
+  // The position after the latest star, and the text position of its next attempt.
   var star: (pattern: Int, text: Int)?
   while at < text.count {
     if next < pattern.count, pattern[next] == UInt8(ascii: "*") {

@@ -5,8 +5,8 @@ import OAuth
 // The policy as a text that is the same wherever and whenever it means the same, to be compared.
 
 extension BrokerConfiguration {
-  /// Stands for the rules and who needs none, what units may load, the limits and what is recorded: where two starts or
-  /// reloads have the same, all of it was the same. 16 hexadecimal digits.
+  /// A digest of the rules, the exemptions, the credentials of units, the limits and the audit settings: equal digests
+  /// at two starts or reloads mean equal policies. 16 hexadecimal digits.
   var policyDigest: String {
     let text = PolicyText(
       instance: policy.instance.rawValue, owner: policy.owner, rules: policy.rules.map(RuleText.init),
@@ -18,7 +18,7 @@ extension BrokerConfiguration {
 }
 
 extension Rule {
-  /// What it says. Its name, which may be its line in the file, decides nothing.
+  /// The rule's content. Its name, which may be its line in the file, has no effect.
   var meaning: String { String(decoding: JSON(encoding: RuleText(self)).serialized(), as: UTF8.self) }
 }
 

@@ -8,13 +8,13 @@ public struct Rule: Sendable, Equatable {
   /// Account names, `*` standing for any run of characters.
   public var accounts: [String]
   public var access: Set<Access>
-  /// Methods by name, besides those of ``access``.
+  /// Methods by name, in addition to those of ``access``.
   public var methods: Set<String>
   /// The scopes that tokens may have for this caller; nil: all that was granted.
   public var scopes: Set<String>?
   /// The resources that tokens may be requested for (RFC 8707); nil: any, or none in a rule that caps the scopes.
   public var resources: Set<String>?
-  /// A person must allow each release of a token, and has this long; nil: nobody need say anything.
+  /// A user must approve each token release within this time; nil: no approval.
   public var confirm: Duration?
 
   /// The requests to the provider's API that it allows, and no token; nil: it is about all that it gives.
@@ -22,7 +22,7 @@ public struct Rule: Sendable, Equatable {
   /// The calls of the Model Context Protocol that these requests may contain; nil: any body.
   public var mcp: [MCPPattern]?
 
-  /// What a caller must be; nil: anything.
+  /// Conditions on a caller; nil: none.
   public struct Who: Sendable, Equatable {
     public var uid: UInt32?
     /// The primary or a supplementary group.
@@ -67,7 +67,7 @@ public struct Rule: Sendable, Equatable {
 }
 
 extension Rule.Who {
-  /// Whether the caller is all of it. What is not known matches nothing.
+  /// Whether the caller meets all conditions. Unknown facts match nothing.
   func matches(_ caller: Caller) -> Bool {
     func fits(_ wanted: String?, _ found: String?) -> Bool {
       guard let wanted else { return true }
@@ -92,7 +92,7 @@ extension Rule.Who {
       ?? Self.mismatch("executable", executable, caller.executable)
   }
 
-  /// What is not known matches nothing.
+  /// Unknown facts match nothing.
   private static func mismatch(_ what: String, _ wanted: String?, _ found: String?) -> String? {
     guard let wanted else { return nil }
     guard let found else { return "the caller's \(what) is not known, and must be \(wanted)" }

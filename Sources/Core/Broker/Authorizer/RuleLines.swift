@@ -8,7 +8,7 @@ extension Rule {
   public static func lines(
     for caller: Caller, account: String?, access: [Access] = [], methods: [String] = []
   ) -> String {
-    // What is no name is no account's either: it is nothing to copy, and a place to write one in.
+    // An invalid name is not an account: it cannot be copied, and a placeholder is shown.
     let name = account.map { AccountName(rawValue: $0)?.rawValue ?? "ACCOUNT" } ?? "*"
     var lines = ["[[rule]]"] + identity(caller) + ["accounts = [\"\(name)\"]"]
     if !access.isEmpty { lines.append("access = \(list(access.map(\.rawValue)))") }
@@ -31,8 +31,8 @@ extension Rule {
     return lines
   }
 
-  /// The unit's name in quotes, where it is one that somebody wrote: that of a session or of `systemd-run` is another the
-  /// next time, and a user's manager stands for all that the user does.
+  /// The unit's name in quotes, if a user chose it: a session or `systemd-run` has another name the next time, and a
+  /// user's manager stands for all of the user's programs.
   private static func lasting(_ unit: String?) -> String? {
     guard let unit, unit.hasSuffix(".service"), !unit.hasPrefix("run-"), !unit.hasPrefix("user@"),
       unit.utf8.count <= 255,

@@ -34,7 +34,7 @@ extension Backups {
         .keyNotReplaceable, "the new key cannot be written to \(file): \(detail)",
         hint: "Nothing was changed. Let grantd's user write in that folder, and try again.")
     case .store(let error):
-      // Whatever it is, commits meet it too; damage is mended from memory.
+      // Commits have the same fault; damage is repaired from memory.
       if error.isLoss { journal.failed(error) }
       return storeError(error)
     }

@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-// Copies of all grants for elsewhere: made, and handed out in parts.
+// Copies of all grants for other machines: made, and returned in parts.
 extension Backups {
   /// `store.backup`.
   func makeBackup(
@@ -19,7 +19,7 @@ extension Backups {
       defer { backup.free() }
       try await checkReleases(of: backup, session.caller)
       let file = try await packed(backup, secret, vault)
-      // A reload may have taken the permission away meanwhile.
+      // A reload may have withdrawn the permission in the interim.
       try await checkReleases(of: backup, session.caller)
       let size = file.count
       guard transfers.set(id, .outgoing(Large(file)), at: uptime) else { throw Self.unknownTransfer("backup_id") }
@@ -68,7 +68,7 @@ extension Backups {
     await audit.record(grants.count, by: Slices.light, for: caller) { released(grants[$0], to: caller) }
   }
 
-  /// Without the token's number: what a backup lets go is the grant, and one in each hour is one record.
+  /// Without the token's number: a backup releases the grant, and one per hour is one record.
   private func released(_ grant: SavedGrant, to caller: Caller) -> AuditEntry {
     let account = grant.account.rawValue
     var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
@@ -78,7 +78,7 @@ extension Backups {
     return entry
   }
 
-  /// What is on disk, as of one moment, without what is this machine's own.
+  /// The stored state at one moment, without this machine's own data.
   private func wholeBackup() async throws(RPCError) -> Backup {
     if let failure = journal.failure { throw storeError(failure) }
     var state: StoredState
@@ -100,14 +100,14 @@ extension Backups {
         try checkRelease(of: grant.account, caller)
         await slices.next()
       }
-      // A reload in between may have taken away what was looked at before.
+      // A reload in between may have withdrawn an earlier permission.
       if authorizer.inForce.epoch == epoch { return }
     }
     throw RPCError(
       .temporarilyUnavailable, "the configuration changes while the backup is made", hint: "Try again.", retryAfter: 5)
   }
 
-  /// Whoever gets a backup has all that is in it.
+  /// The recipient of a backup has everything in it.
   private func checkRelease(of account: AccountName, _ caller: Caller) throws(RPCError) {
     let decision = authorizer.policy.decide(
       .use, method: StoreBackup.name, account: account.rawValue, caller: caller)

@@ -171,7 +171,7 @@ extension Backups {
     return result
   }
 
-  /// Those of these accounts that are here.
+  /// Those of these accounts that exist.
   private func present(_ accounts: [AccountName]) async -> Large<[SavedGrant]> {
     var found: [SavedGrant] = []
     var slices = Slices(of: Slices.heavy)
@@ -247,7 +247,7 @@ extension Backups {
     accounts.changed(saved.account)
   }
 
-  /// What the other broker had still to tell its providers; but nothing that would end a grant that is in use here.
+  /// The other broker's pending revocations, except those that would end a grant in use here.
   private func comingRevocations(_ state: StoredState, _ plan: Restoration) async -> [PendingRevocation] {
     guard !state.revocations.isEmpty else { return [] }
     func people(_ revocation: PendingRevocation) -> [String] {

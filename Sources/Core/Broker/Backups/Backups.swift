@@ -36,7 +36,7 @@ final class Backups: Piece {
     self.vault = vault
   }
 
-  /// A new policy is in force.
+  /// A new policy is active.
   func policyChanged() { transfers.forgetOutgoing() }
 
   func tick() { transfers.forgetIdle(at: uptime) }

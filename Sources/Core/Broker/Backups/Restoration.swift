@@ -30,7 +30,7 @@ struct Restoration {
     let tokens = Dictionary(grouping: state.tokens, by: \.account)
     let intents = Dictionary(state.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
     registrations = state.registrations.filter { known[$0.provider] == nil && !configured.contains($0.provider) }
-    // What was issued to one client serves no other.
+    // Tokens issued to one client are useless to another.
     let others = Set(
       state.registrations.filter { registration in
         configured.contains(registration.provider)
@@ -76,7 +76,7 @@ struct Restoration {
   /// More than any account comes to, and far from where counting on would overflow.
   private static let generations: Range<Int64> = 0..<(1 << 62)
 
-  /// Generations never go back, also where the grant is another.
+  /// Generations never decrease, even for another grant.
   private static func renumbered(_ account: Account, after generation: Int64?) -> Account {
     guard let generation else { return account }
     let least = account.tokens.map(\.generation).min() ?? account.saved.generation

@@ -9,7 +9,7 @@ struct Transfers {
   static let bytes = 256 << 20
   /// Bytes of a part: with base64 it fits a line of the socket.
   static let part = 128 << 10
-  /// Between two calls. A person may have to be asked meanwhile.
+  /// Between two calls, during which an approval may be needed.
   static let idle = Duration.seconds(300)
 
   enum Content {
@@ -66,7 +66,7 @@ struct Transfers {
     return (whole.count, size)
   }
 
-  /// False: it is gone, as is the connection.
+  /// False: it no longer exists, and neither does the connection.
   @discardableResult
   mutating func set(_ id: String, _ content: Content, at now: Duration) -> Bool {
     guard all[id] != nil else {
@@ -102,7 +102,7 @@ struct Transfers {
 
   mutating func forget(_ owner: ObjectIdentifier) { forget { $0.owner == owner } }
 
-  /// What is being made or opened ends by itself.
+  /// Work in progress ends on its own.
   mutating func forgetIdle(at now: Duration) {
     forget { transfer in
       if case .busy = transfer.content { false } else { now - transfer.touchedAt > Self.idle }

@@ -2,26 +2,25 @@ public import OAuth
 
 /// The store's secrets as an admin sees them: the key that they are sealed under, and copies of them for elsewhere.
 public protocol Vault: Sendable {
-  /// Seals everything under a new key, while the store serves. What was committed before and what waits is under the new
-  /// key when this returns. The end of the process at any instant loses nothing: the next start finishes it or takes it
-  /// back.
+  /// Seals everything under a new key while the store is in use. On return, earlier and waiting commits are under the
+  /// new key. The process may end at any time without loss: the next start completes or undoes the rotation.
   func rotateKey() async throws(KeyRotationError) -> KeyRotation
 
   /// Throws ``BackupError/tooLarge(limit:)`` where a backup would be, before anything is read for one.
   func checkSize() async throws(BackupError)
 
-  /// A file that opens with the secret alone, on any machine. Takes a second or more and runs elsewhere.
+  /// A file that opens with the passphrase on any machine. Takes a second or more, on another thread.
   func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8]
 
-  /// What is in such a file, of this version or an older one. Writes nothing that stays.
+  /// The content of such a file, of this or an older version. Writes nothing permanent.
   func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup
 }
 
 public struct KeyRotation: Sendable, Equatable {
-  /// Where the new key is.
+  /// The location of the new key.
   public var file: String
   public var accounts: Int
-  /// Sentences without a full stop: what is still under the old key, or not in its place yet.
+  /// Sentences without a full stop: data still under the old key, or not in place yet.
   public var remains: [String]
 
   public init(file: String, accounts: Int, remains: [String]) {
@@ -36,15 +35,15 @@ public enum KeyRotationError: Error, Sendable, Equatable {
   /// It was given from outside, and only who gives it can change it.
   case fixed(source: String)
   case unwritable(file: String, detail: String)
-  /// The values could not be sealed anew.
+  /// The values could not be sealed again.
   case store(StoreError)
 }
 
-/// All of a broker that another machine can go on with, and where it is from.
+/// The portable state of a broker, and its origin.
 public struct Backup: Sendable, Equatable {
   public var host: String
   public var madeAt: Timestamp
-  /// Of the grantd that made it.
+  /// The version of grantd that made it.
   public var version: String
   /// Without logins that are pending and without small values, which are the machine's own.
   public var state: StoredState
@@ -57,7 +56,7 @@ public struct Backup: Sendable, Equatable {
   }
 }
 
-/// What a backup opens with.
+/// The secret that opens a backup.
 public enum BackupSecret: Sendable {
   case passphrase(Secret)
   /// The contents of a key file.

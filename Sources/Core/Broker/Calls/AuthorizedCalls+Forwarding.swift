@@ -12,7 +12,7 @@ public struct ForwardRequest: Sendable {
   public var target: String
   /// Another one of the account's API origins: its host, with the port where it has one.
   public var host: String?
-  /// What is passed on of the client's headers.
+  /// The client's headers that are passed on.
   public var headers: [HTTPRequest.Header]
   /// The content of the body as far as it was read: a rule may depend on it.
   public var body = Body.unread
@@ -41,7 +41,7 @@ public struct ForwardRequest: Sendable {
 public struct AuthorizedRequest: Sendable {
   public let basis: AuthorizedBasis
   public let method: String
-  /// Path and query, as they are sent.
+  /// Path and query, as sent.
   public let target: String
   /// As they are sent, without those of the connection and the body.
   public let headers: [HTTPRequest.Header]
@@ -50,7 +50,7 @@ public struct AuthorizedRequest: Sendable {
   let signing: (unsigned: HTTPRequest, signed: HTTPRequest)?
   let permission: Permission
   let params: RequestSend.Params
-  /// What was renewed for it already.
+  /// The token that was renewed for it.
   var renewed = Renewed()
 
   struct Renewed: Sendable {
@@ -77,7 +77,7 @@ extension AuthorizedRequest: CustomStringConvertible, CustomDebugStringConvertib
 }
 
 extension ForwardRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  /// Its headers may hold what is its client's alone.
+  /// Its headers may contain data only for its client.
   public var description: String { "\(method) for account \(account)" }
   public var debugDescription: String { description }
   public var customMirror: Mirror { Mirror(self, children: [:]) }
@@ -90,17 +90,17 @@ public final class AuthorizedBasis: Sendable {
   public let secrets: [String]
   /// The origins that the token may go to.
   public let origins: Set<String>
-  /// What the client's paths are relative to.
+  /// The base of the client's paths.
   public let base: URL?
 
-  /// What is added to a client's headers.
+  /// Headers added to the client's.
   let added: [HTTPRequest.Header]
   let question: AuthorizedCalls.Question
   let target: ProviderEndpoints
   let token: SavedToken
   /// `https://api.example.com:8443`.
   private let place: String
-  /// The token as event loops know it; it is withdrawn with whatever the token or its provider's settings depend on.
+  /// The token in the form for event loops; it is withdrawn with any change of the token or its provider's settings.
   private let served = Mutex<TokenCache.Slot?>(nil)
 
   init(
@@ -137,7 +137,7 @@ public final class AuthorizedBasis: Sendable {
   }
 }
 
-/// What is to be done about an answer of a provider's API.
+/// The action after an answer of a provider's API.
 public enum ForwardVerdict: Sendable {
   /// It is the client's.
   case passed
@@ -193,10 +193,10 @@ extension AuthorizedCalls {
       signing: request.signatures.isEmpty ? nil : (request, signed), permission: permission, params: params)
   }
 
-  /// Looks at an answer. A token that was refused is refreshed, once.
+  /// Examines an answer. A refused token is refreshed, once.
   ///
   /// - Parameters:
-  ///   - response: its status, its headers, and of the body what an error has.
+  ///   - response: its status, its headers, and the body of an error.
   func verdict(
     on response: HTTPResponse, to sent: AuthorizedRequest
   ) async throws(RPCError) -> ForwardVerdict {
@@ -273,7 +273,7 @@ extension AuthorizedCalls {
     return next
   }
 
-  /// Where a request goes. It stays there, whatever a reload changes meanwhile.
+  /// The destination of a request. It stays the same across reloads.
   func url(of forward: ForwardRequest) throws(RPCError) -> String {
     let provider = try provider(of: accountName(forward.account))
     guard let host = forward.host else { return try address(forward.target, provider).absoluteString }

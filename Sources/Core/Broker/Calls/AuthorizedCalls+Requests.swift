@@ -3,7 +3,7 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// Calls that the broker makes for a caller, so that the caller need not see the token; and the person's sessions.
+// Calls to a provider's API for a caller, which never sees the token; and the user's sessions.
 extension AuthorizedCalls {
   /// `request.send`.
   func sendRequest(
@@ -15,7 +15,7 @@ extension AuthorizedCalls {
     question.isWanted = { session.isReading }
     question.session = session
     let name = question.name
-    // Nobody is asked for what cannot be.
+    // An impossible request needs no approval.
     _ = try request(params, question.provider)
     let (response, verdict): (HTTPResponse, ResourceVerdict) = try await ask(question) {
       token, saved, target throws(RPCError) in
@@ -102,7 +102,7 @@ extension AuthorizedCalls {
     return data
   }
 
-  /// Where the call goes: only to the provider's own, since the token goes along.
+  /// The destination: only the provider's own servers, since the token is sent there.
   func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
     guard !provider.apiTraits.origins.isEmpty else {
       throw RPCError(
@@ -156,7 +156,7 @@ extension AuthorizedCalls {
       }
   }
 
-  /// A request as rules see it. One that has no place has no host, and is allowed by patterns without one alone.
+  /// A request in the form for rules. One without a destination has no host, and matches only patterns without one.
   func apiRequest(_ method: String, _ url: String, of account: String) -> APIRequest {
     let traits = AccountName(rawValue: account).flatMap { accounts[$0] }.flatMap {
       providers[$0.saved.provider]?.provider.apiTraits
@@ -199,7 +199,7 @@ extension AuthorizedCalls {
       try approvals.checkAgain(AccountEndSession.self, params, permission)
       return target.provider.endSession(params.session_id, of: saved, token: token, metadata: target.metadata)
     }
-    // It may have been the account's own: then its token is refused, and must not be handed out.
+    // It may have been the account's own token: then that is refused, and must not be released.
     if ended {
       _ = try? await ask(question) { token, saved, target in
         target.provider.sessions(of: saved, token: token, metadata: target.metadata)

@@ -3,19 +3,19 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// What a provider says and gives for an account's token.
+// Requests to a provider with an account's token.
 extension AuthorizedCalls {
-  /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
+  /// `token.exchange` (RFC 8693). The answer is only for the caller: none of it is kept.
   func exchange(
     _ params: TokenExchange.Params, _ session: any Session, _ permission: Permission
   ) async throws(RPCError) -> TokenExchange.Result {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
-    // Nobody is asked for what cannot be.
+    // An impossible request needs no approval.
     let asker = Asker(permission.caller)
     var question = try question(account, needs: .endpoint(.token), for: asker, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
-    // The time that a person took is not the provider's.
+    // The time of the approval is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
     question.deadline = deadline
     question.isWanted = { session.isReading }
@@ -49,7 +49,7 @@ extension AuthorizedCalls {
     }
     let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
     return .init(
-      // Exposed to be handed out: this is what the method is for.
+      // Exposed because the method returns it.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
       token_type: issued.tokenType, expires_at: end?.seconds,
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
@@ -62,7 +62,7 @@ extension AuthorizedCalls {
     let permission: Permission
   }
 
-  /// The actor's token is used as well: it is a release of that account's, and may wait for a person by itself.
+  /// The actor's token is used as well: it is a release of that account, and may need its own approval.
   private func clearActor(
     _ params: TokenExchange.Params, _ session: any Session, until deadline: Duration
   ) async throws(RPCError) -> Acting? {
@@ -97,7 +97,7 @@ extension AuthorizedCalls {
     }
   }
 
-  /// The caller chose the target: what the provider has against it says nothing of the settings.
+  /// The caller chose the target: the provider's objection does not concern the settings.
   private func exchangeRefused(_ error: RPCError) -> RPCError {
     switch error.oauth.map({ OAuthErrorCode(rawValue: $0.error) }) {
     case .invalidTarget, .invalidScope:
@@ -145,7 +145,7 @@ extension AuthorizedCalls {
     let introspection = await answer(.introspection, account, until: deadline) { token, _, target in
       target.provider.introspection(of: token.accessToken, hint: "access_token", metadata: target.metadata)
     }
-    // An introspection that is refused tells of this client, or of the token that authenticates it.
+    // A refused introspection concerns this client, or the token that authenticates it.
     if case .success(let told)? = introspection { return told.active }
     let info = await answer(.userinfo, account, until: deadline) { token, saved, target in
       target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
@@ -174,7 +174,7 @@ extension AuthorizedCalls {
     guard let grant = accounts[account], let token = grant.token, engine.isOwn(token, grant.saved),
       providers.isCurrent(target)
     else { return .failure(.notSent(message: "the provider's configuration has changed")) }
-    // Whose it is shall be told, not whether it is the account's person's.
+    // The answer names the user; whether that is the account's user is not checked.
     var anonymous = grant.saved
     anonymous.identity = nil
     let step = target.provider.userInfo(of: anonymous, token: token, metadata: target.metadata)
@@ -201,7 +201,7 @@ extension AuthorizedCalls {
     }
   }
 
-  /// What the provider answers to a question by the token that is there, whoever reported it; nil: it cannot be asked.
+  /// The provider's answer to a request with the current token, for any reporter; nil: it cannot be asked.
   private func answer<Output: Sendable>(
     _ endpoint: Endpoint?, _ account: AccountName, until deadline: Duration,
     _ step: (SavedToken, SavedGrant, ProviderEndpoints) -> Step<Output>
@@ -239,7 +239,7 @@ extension AuthorizedCalls {
       !params.method.isEmpty && params.method.utf8.count <= 32
       && params.method.utf8.allSatisfy { (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0) || $0 == 0x2D }
     guard isMethod else { throw .invalidParams("params.method: expected an HTTP method, such as GET") }
-    // A fragment is no part of a request, and none of its proof (RFC 9449 §4.2).
+    // A fragment is not part of a request, nor of its proof (RFC 9449 §4.2).
     let target = String(params.url.prefix { $0 != "#" })
     guard params.url.utf8.count <= 8192, let url = Endpoint.url(target, allowInsecureHTTP: true) else {
       throw .invalidParams("params.url: expected an https address")
@@ -259,7 +259,7 @@ extension AuthorizedCalls {
       let proof = try key.proof(
         method: params.method, url: url, accessToken: token, nonce: params.nonce,
         identifier: surroundings.token(bytes: 16), at: now)
-      // Exposed to be handed out: it is good for one request.
+      // Exposed because the method returns it: it is valid for one request.
       return .init(proof: proof.exposed, thumbprint: key.thumbprint)
     } catch {
       throw .internalError(error.description)

@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// What a caller may ask a provider by an account's token, beside the token itself.
+/// Requests to a provider with an account's token, other than releases of the token.
 @BrokerActor
 final class AuthorizedCalls: Piece {
   let runtime: Runtime
@@ -33,11 +33,11 @@ final class AuthorizedCalls: Piece {
     places = CallPlaces(runtime.waiters)
   }
 
-  /// A question to an account's provider: whom it was meant for as it came.
+  /// A request to an account's provider, with its intended destination.
   struct Question: Sendable {
     let account: AccountName
     let provider: any Provider
-    /// What it needs of the provider's metadata.
+    /// The provider metadata that it needs.
     let needs: Needs
     let asker: Asker
     /// Whether the caller still waits: nothing is begun for one that has gone.
@@ -47,7 +47,7 @@ final class AuthorizedCalls: Piece {
     var deadline: Duration
 
     enum Needs {
-      /// It is told none.
+      /// No destination.
       case nothing
       case metadata
       /// The metadata, which must name it.
@@ -65,7 +65,7 @@ final class AuthorizedCalls: Piece {
 
   // MARK: Where it goes
 
-  /// Where a question goes, as it is configured now; an error where a reload has made that another server.
+  /// The currently configured destination; an error if a reload made that another server.
   func target(of question: Question) async throws(RPCError) -> ProviderEndpoints {
     let name = question.name
     try checkUnmoved(question)
@@ -87,16 +87,16 @@ final class AuthorizedCalls: Piece {
     return target
   }
 
-  /// A token goes to the server that issued it alone. The account may have become another provider's while something was
-  /// waited for, or the provider of that name another server.
+  /// A token is sent only to the server that issued it. During a wait the account may have moved to another provider,
+  /// or the provider to another server.
   func checkUnmoved(_ question: Question) throws(RPCError) {
     guard let issuer = providers.issuer(of: question.name) else { return }
     guard issuer == TokenIssuer(question.provider) else { throw providerMoved(question.account) }
   }
 
-  /// The account's token and where it may be sent. The caller sends it before it waits for anything.
+  /// The account's token and its permitted destination. The caller sends it before any other wait.
   ///
-  /// - Parameter more: what else has to be waited for.
+  /// - Parameter more: further work to wait for.
   func token<Other>(
     for question: Question, with more: () async throws(RPCError) -> Other
   ) async throws(RPCError) -> (token: SavedToken, saved: SavedGrant, target: ProviderEndpoints, other: Other) {
@@ -157,9 +157,10 @@ final class AuthorizedCalls: Piece {
     return result
   }
 
-  /// Asks by the account's token. Where that is refused it is refreshed, and asked once more (RFC 6750 §3.1).
+  /// Sends a request with the account's token. If it is refused it is refreshed, and the request repeated (RFC 6750
+  /// §3.1).
   ///
-  /// - Parameter step: made each time when the token is there, with what is allowed and configured then.
+  /// - Parameter step: called each time with the token, under the current permission and configuration.
   func ask<Output: Sendable>(
     _ question: Question, isLast: Bool = false,
     _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
@@ -235,7 +236,7 @@ final class AuthorizedCalls: Piece {
   }
 }
 
-/// What an exchange came to, for the caller that may have stopped waiting.
+/// The result of an exchange, for a caller that may have stopped waiting.
 @BrokerActor
 private final class Answer<Output: Sendable> {
   var result: Result<Output, ProviderFailure>?

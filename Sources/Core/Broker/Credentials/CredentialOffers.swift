@@ -32,9 +32,9 @@ final class CredentialOffers: Piece {
   /// How long a unit waits for a refresh: less than the socket has for the answer, so that the answer says why.
   private static let credentialWait = 50.0
 
-  /// The account's access token, or its session, for a unit that is being started. Which process asks, and that it asks
-  /// for that unit, has been verified; the unit's file is the word of who may write it: root's, in a system instance.
-  /// The policy is asked nevertheless, as of any caller.
+  /// The account's access token, or its session, for a starting unit. The requesting process and its unit have been
+  /// verified; only privileged users can write the unit's file in a system instance. The policy still decides, as for
+  /// any caller.
   func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
     var account: String?
     var kind: TokenKind?
@@ -67,8 +67,8 @@ final class CredentialOffers: Piece {
     }
   }
 
-  /// After each answer: the one place that counts and records them. The account as far as it is known, and what was
-  /// released, or why there was nothing for the unit.
+  /// Called after each answer: the only place that counts and records them. The account as far as known, and the
+  /// released token, or the reason for none.
   private func answered(
     _ request: CredentialRequest, account: String?, _ kind: TokenKind?, _ result: Result<TokenGet.Result, RPCError>
   ) {
@@ -89,7 +89,7 @@ final class CredentialOffers: Piece {
     audit.note(entry, by: request.caller, isReal: account.map(audit.knows) ?? false)
   }
 
-  /// A connection got no credential by the socket's own word. Called on its event loop, and waits for nothing.
+  /// The socket refused a connection its credential. Called on its event loop, and does not block.
   nonisolated func withheld(_ withheld: CredentialWithheld) {
     let who = withheld.caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
     let account = withheld.id.flatMap { id in offered.withLock { $0.offer(id)?.account.rawValue } }
@@ -101,15 +101,15 @@ final class CredentialOffers: Piece {
     var detail = withheld.message
     if let id = withheld.id, let unit = withheld.unit { detail = "\(id) for \(unit): \(detail)" }
     entry.detail = detail.printable(limit: Limit.auditDetail)
-    // The name of a stranger's connection is made up, also where it names an account that is here.
+    // An unverified connection can invent its name, even that of an existing account.
     let isReal = withheld.cause == .undelivered && account.map(audit.knows) ?? false
     audit.note(entry, by: withheld.caller, isReal: isReal)
   }
 
-  /// What a credential is called among the methods, where they are counted and recorded.
+  /// The method name of a credential, for counts and records.
   nonisolated static let credentialMethod = "credential"
 
-  /// What the unit may have under this id.
+  /// The unit's value under this id.
   private func offer(
     _ request: CredentialRequest
   ) throws(RPCError) -> (offer: UnitCredentials.Offer, permission: Permission) {

@@ -10,13 +10,13 @@ public struct UnitCredentials: Sendable, Equatable {
     public var kind: TokenKind
     /// The units that may load it, `*` standing for any run of characters; nil: any whose file names it.
     public var units: [String]?
-    /// The scopes that the token is to have; nil: all that was granted.
+    /// The requested scopes of the token; nil: all granted ones.
     public var scopes: [String]?
     /// The resource that the token is for (RFC 8707); nil: the account's own.
     public var resource: String?
     /// The audience that the token is for; nil: the account's own.
     public var audience: String?
-    /// What the token has left at least; nil: as for any caller.
+    /// The minimum remaining lifetime of the token; nil: as for any caller.
     public var minimumTTL: Duration?
 
     public init(
@@ -34,7 +34,7 @@ public struct UnitCredentials: Sendable, Equatable {
     }
   }
 
-  /// What an id begins with that names an account itself.
+  /// The prefix of an id that names an account directly.
   public static let accountPrefix = "grantd."
   /// What such an id ends with if it names the account's ID token.
   public static let idTokenSuffix = ".id_token"
@@ -48,7 +48,7 @@ public struct UnitCredentials: Sendable, Equatable {
     self.byAccount = byAccount
   }
 
-  /// What there is under the id: what is configured, else the account that it names.
+  /// The value of the id: the configured one, else the account of that name.
   func offer(_ id: String) -> Offer? {
     if let offer = offers.first(where: { $0.id == id }) { return offer }
     guard byAccount, id.hasPrefix(Self.accountPrefix) else { return nil }

@@ -38,7 +38,7 @@ final class Events {
         types.insert(type)
       }
     }
-    // One that asks again changes what it is sent: each event comes once.
+    // A repeated subscription replaces the earlier one: each event is sent once.
     if subscriptions.updateValue(Subscription(session: session, types: types), forKey: ObjectIdentifier(session)) == nil
     {
       try takePlace(session)
@@ -46,7 +46,7 @@ final class Events {
     return .init(subscribed: types.map(\.rawValue).sorted())
   }
 
-  /// Calls back with every event, after what it tells of is on disk. The action must not wait.
+  /// Calls back with every event, after its change is on disk. The action must not block.
   func onEvent(_ action: @escaping @Sendable (Event) -> Void) {
     actions.append(action)
   }
@@ -69,7 +69,7 @@ final class Events {
     shares.giveBack(of: session.caller.holder)
   }
 
-  /// What a person has to decide is for those alone who may.
+  /// Pending approvals are only for callers that may answer them.
   private func mayLearn(of event: Event, _ caller: Caller) -> Bool {
     let policy = authorizer.policy
     guard policy.allows(.observe, method: EventsSubscribe.name, account: event.account, caller: caller) else {

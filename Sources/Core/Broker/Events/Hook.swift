@@ -11,7 +11,7 @@ public struct Hook: Sendable, Equatable {
   public var accounts: [String]?
   /// How long a run may take before it is ended.
   public var timeout: Duration
-  /// Variables of the broker's own environment that are handed on, beside those that every hook has.
+  /// Variables of the broker's own environment that are passed on, in addition to those of every hook.
   public var passEnvironment: [String]
 
   public init(
@@ -26,7 +26,7 @@ public struct Hook: Sendable, Equatable {
     self.passEnvironment = passEnvironment
   }
 
-  /// Whether it is to be run for the event.
+  /// Whether it runs for the event.
   public func wants(_ event: Event) -> Bool {
     guard events.contains(event.type) else { return false }
     guard let accounts else { return true }

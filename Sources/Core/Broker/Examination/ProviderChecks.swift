@@ -2,11 +2,11 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// `provider.check` for all who ask: one check at a time for a provider, and none soon after another. Whoever comes
-/// meanwhile shares its result.
+/// `provider.check` for all callers: one check at a time per provider, with a minimum interval. Concurrent callers
+/// share its result.
 @BrokerActor
 final class ProviderChecks: Piece {
-  /// A result is handed out again for so long: providers are not asked as often as anybody likes.
+  /// How long a result is returned again: this limits requests to the provider.
   static let pause = Duration.seconds(5)
   static let mostWaiters = 256
   /// How often a caller looks again, if the settings change under the checks.

@@ -3,7 +3,7 @@ import Grants
 import OAuth
 
 extension ProviderExaminer {
-  /// Of each account of the provider, by name.
+  /// The accounts of the provider, sorted by name.
   func accountChecks(_ provider: any Provider) async -> [ProviderCheck.Check] {
     var checks: [ProviderCheck.Check] = []
     var slices = Slices(of: Slices.heavy)
@@ -29,7 +29,7 @@ extension ProviderExaminer {
           + "\(account)`.")
     }
     if saved.kind.isUnattended { return declaredScopes(of: saved, provider) }
-    // Providers seldom name these two among what they granted.
+    // Providers rarely list these two among the granted scopes.
     let wanted = provider.tokenTraits.scopes.filter { $0 != "openid" && $0 != "offline_access" }
     let missing = wanted.filter { !provider.isGranted($0, in: saved.grantedScopes) }
     guard !missing.isEmpty else {

@@ -3,10 +3,10 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// provider.check: what can be known without a person and without a token. It asks anew and changes nothing, so that what
-// it finds is what the next login or refresh would find; where the provider answers, refreshes no longer wait for it.
+// provider.check: checks without a user and without a token. It sends new requests and changes nothing, so its findings
+// are those of the next login or refresh; if the provider answers, refreshes no longer wait.
 extension ProviderExaminer {
-  /// What a check found, and the settings that it was about.
+  /// A finding, and the settings that it concerns.
   struct Checked: Sendable {
     var connection: ProviderConnection
     var settings: UInt64
@@ -25,7 +25,7 @@ extension ProviderExaminer {
   /// A clock that is off by less is good.
   nonisolated static let noticedSkew = Duration.seconds(5)
 
-  /// Whether a result is about the settings in force.
+  /// Whether a result concerns the active settings.
   func isCurrent(_ checked: Checked, of name: ProviderName) -> Bool {
     providers[name] === checked.connection && checked.connection.settings == checked.settings
   }
@@ -59,7 +59,7 @@ extension ProviderExaminer {
     return Checked(connection: connection, settings: settings, at: now, checks: Self.ordered(found, missing: why))
   }
 
-  /// All names in their order; what was not reached is said so.
+  /// All names in order; unexamined ones are marked.
   private static func ordered(_ found: [ProviderCheck.Check], missing why: String) -> [ProviderCheck.Check] {
     CheckName.allCases.flatMap { name -> [ProviderCheck.Check] in
       let checks = found.filter { $0.name == name }

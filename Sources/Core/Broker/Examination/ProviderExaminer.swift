@@ -2,8 +2,8 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// `provider.check`: what can be known of a provider without a person and without a token. It asks anew, so that what it
-/// finds is what the next login or refresh would find.
+/// `provider.check`: checks of a provider without a user and without a token. It sends new requests, so its findings
+/// are those of the next login or refresh.
 @BrokerActor
 final class ProviderExaminer: Piece {
   let runtime: Runtime

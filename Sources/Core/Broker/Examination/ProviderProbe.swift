@@ -1,7 +1,7 @@
 import FoundationEssentials
 import OAuth
 
-/// One request of a check: what came of it, how long it took, and what the answer tells of this machine's clock.
+/// One request of a check: its result, its duration, and the server's clock.
 struct ProviderProbe: Sendable {
   var request: HTTPRequest
   var result: Result<HTTPResponse, TransportError>
@@ -29,7 +29,7 @@ struct ProviderProbe: Sendable {
 }
 
 extension TransportError {
-  /// The next step for an administrator. The broker tries again by itself in any case.
+  /// The next step for an administrator. The broker repeats the request in any case.
   func hint(for url: URL, section: String) -> String {
     let host = url.host ?? "the provider"
     let port = url.port ?? (url.scheme == "http" ? 80 : 443)

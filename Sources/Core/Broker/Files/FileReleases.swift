@@ -15,19 +15,19 @@ final class FileReleases: Piece {
   private let requests: RequestTally
   private let disk: (any TokenFileDisk)?
   private var kept: [TokenFile.Place: Kept] = [:]
-  /// What the store says is written: it is there before the file is, so that a crash leaves no file that nobody knows of.
+  /// The store records the file before it is written, so a crash leaves no unrecorded file.
   private var recorded: [TokenFile.Place] = []
 
   /// A file, as one task looks after it.
   private final class Kept {
-    /// Nil: nothing is to be there.
+    /// Nil: the file must not exist.
     var file: TokenFile?
     /// Something of the broker's may be there.
     var isThere: Bool
     var trouble: Trouble?
     /// The token that is in the file.
     var generation: Int64?
-    /// What was written last.
+    /// The last written content.
     var written: Written?
     /// Failed tries since the last that did not.
     var failures = 0
@@ -136,7 +136,7 @@ final class FileReleases: Piece {
 
   // MARK: One file
 
-  /// Makes the file what it has to be; how long it stays that, unless something happens.
+  /// Updates the file; returns how long it stays valid without a change.
   private func look(_ file: TokenFile, _ kept: Kept) async -> Duration {
     // The user may have left a group since the configuration was read.
     let reader = await disk?.current(file.reader) ?? file.reader
@@ -246,7 +246,7 @@ final class FileReleases: Piece {
   }
 
   private func failed(_ error: RPCError, _ file: TokenFile, _ kept: Kept) async -> Duration {
-    // The refresh goes on, and tells how it ended.
+    // The refresh continues, and reports its end.
     if isDraining || error.reason == .timedOut { return isDraining ? .zero : Self.shortestPause }
     let reason = error.reason ?? .storeFailure
     let isNew = kept.trouble?.reason != reason || kept.trouble?.message != error.message
@@ -325,10 +325,10 @@ final class FileReleases: Piece {
 }
 
 extension FileReleases {
-  /// What a token file is called among the methods, where they are counted and recorded.
+  /// The method name of a token file, for counts and records.
   fileprivate static let method = "file"
   fileprivate static let recordKey = "files"
-  /// How often it is looked whether a file is still what it was.
+  /// The interval at which files are compared with their content.
   fileprivate static let interval = Duration.seconds(300)
   /// Looks in a row without a pause.
   fileprivate static let mostRepeats = 4
@@ -336,7 +336,7 @@ extension FileReleases {
   /// Between two writes of a file that another program changes all the time.
   fileprivate static let shortestRest = Duration.seconds(1)
   fileprivate static let longestRest = Duration.seconds(60)
-  /// Seconds that a refresh is waited for at a time: then it is looked whether the file is to be there at all.
+  /// The maximum seconds of one wait for a refresh: after it the file's conditions are examined again.
   fileprivate static let patience = 0.5
 }
 
@@ -353,7 +353,7 @@ extension TokenFile.Reader {
 extension TokenFile {
   var caller: Caller { reader.caller }
 
-  /// What is written; nil: the token has characters that no token may have.
+  /// The content; nil: the token has invalid characters.
   func bytes(of content: TokenFileFormat.Content) -> [UInt8]? {
     switch place.member {
     case nil: format.text(of: content).map { Array($0.utf8) }

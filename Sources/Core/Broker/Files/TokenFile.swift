@@ -30,25 +30,25 @@ public struct TokenFile: Sendable, Equatable {
   }
 
   public var place: Place
-  /// The path as it is written, for people.
+  /// The path as configured, for messages.
   public var name: String
   public var account: AccountName
   public var format: TokenFileFormat
   public var reader: Reader
-  /// Of the file, for the broker's own user and group; nil: 0600, and of another program's file what it is.
+  /// The mode of the file, for the broker's own user and group; nil: 0600, and unchanged for another program's file.
   public var mode: UInt32?
-  /// The scopes that the token is to have; nil: all that was granted.
+  /// The requested scopes of the token; nil: all granted ones.
   public var scopes: [String]?
   /// The resource that the token is for (RFC 8707); nil: the account's own.
   public var resource: String?
   /// The audience that the token is for; nil: the account's own.
   public var audience: String?
-  /// What the token has left at least for as long as it is in the file.
+  /// The minimum remaining lifetime while the token is in the file.
   public var minimumTTL: Duration
 
   public var kind: TokenKind { format == .idToken ? .idToken : .accessToken }
 
-  /// Above the 50 s for which clients of Kubernetes keep what they have read.
+  /// More than the 50 s for which Kubernetes clients keep a read token.
   public static let standardTTL = Duration.seconds(60)
 
   public init(
@@ -77,14 +77,14 @@ public protocol TokenFileDisk: Sendable {
   func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void)
   /// The reader with the present groups of its user; a user that no longer exists has none. May ask a name service.
   func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader
-  /// Takes away what was written there. Nil also where nothing is.
+  /// Removes the written content. Nil even if there is none.
   func remove(_ place: TokenFile.Place) async -> TokenFileFailure?
 }
 
 /// Why a file could not be written.
 public struct TokenFileFailure: Error, Sendable, Equatable {
   public var message: String
-  /// What a person should do.
+  /// The user's next step.
   public var hint: String
 
   public init(_ message: String, hint: String) {

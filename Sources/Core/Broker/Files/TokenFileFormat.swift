@@ -1,9 +1,9 @@
 import BrokerAPI
 import FoundationEssentials
 
-/// What is in a token file.
+/// The content of a token file.
 public enum TokenFileFormat: Sendable, Equatable {
-  /// The token, without a newline: many programs send what they read as it is.
+  /// The token without a newline: many programs send the content unchanged.
   case token
   /// The account's ID token, without a newline, such as for `AWS_WEB_IDENTITY_TOKEN_FILE`.
   case idToken
@@ -17,7 +17,7 @@ public enum TokenFileFormat: Sendable, Equatable {
   case json
   case template(TokenTemplate)
 
-  /// What a token file says of a token.
+  /// The token's data in a token file.
   public struct Content: Sendable, Equatable {
     public var token: String
     /// `Bearer`.
@@ -98,7 +98,7 @@ extension JSON {
   fileprivate var text: String { String(decoding: serialized(), as: UTF8.self) }
 }
 
-/// A text with places for what is known of a token: `{{access_token}}`, and `{{access_token|json}}` for within a JSON text.
+/// A text with placeholders for the token's data: `{{access_token}}`, and `{{access_token|json}}` within a JSON text.
 public struct TokenTemplate: Sendable, Equatable {
   public enum Name: String, CaseIterable, Sendable {
     case accessToken = "access_token"

@@ -3,12 +3,12 @@ import Grants
 import Logging
 import OAuth
 
-// The store fails, works again, and is written anew; looks at its files.
+// Failures of the store, its recovery and its rebuild; checks of its files.
 extension Journal {
-  /// The store could not do what it should.
+  /// An operation of the store failed.
   func failed(_ error: StoreError) {
-    // It is closed at this broker's own end, after what could not be saved was told. Before that it is a failure like
-    // any other: without one, refreshes that cannot be noted would follow one another for ever.
+    // The store was closed at this broker's end, after unsaved changes were reported. Any earlier closing is a failure:
+    // otherwise refreshes whose intents cannot be saved would repeat endlessly.
     if isStopped, case .closed = error { return }
     let hint =
       error.isLoss && !isShared ? "nothing to do: grantd writes it again from memory, and reports it" : error.hint
@@ -16,7 +16,7 @@ extension Journal {
     let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
     outage = (error, since: failingSince ?? now)
     if error.isLoss, !isLost {
-      // What is gone from the disk is in memory alone: it is written anew at once.
+      // Data missing from the disk exist only in memory: the database is rebuilt at once.
       let pause = mending.pause
       mending = Mending()
       mending.pause = pause
@@ -28,7 +28,7 @@ extension Journal {
           type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: hint))
     }
     source?.storeChanged()
-    // Whatever this broker wrote now would be written into another's state.
+    // A write now would change another broker's state.
     if case .owned = error { return runtime.lifecycle.lost(error) }
     guard recovery == nil, !isStopped else { return }
     recovery = .trying
@@ -60,7 +60,7 @@ extension Journal {
       await tryStore()
     }
     recovery = nil
-    // It may have failed again meanwhile.
+    // It may have failed again in the interim.
     if let failure, !isStopped { failed(failure) }
   }
 
@@ -70,8 +70,8 @@ extension Journal {
     return mending.nextDelay(at: uptime)
   }
 
-  /// One commit shows whether the disk takes them again. A database that is damaged or gone is written anew from memory,
-  /// which has all of it.
+  /// One commit shows whether the disk accepts writes again. A damaged or missing database is rebuilt from memory,
+  /// which has all data.
   private func tryStore() async {
     if failure?.isLoss == true, !isShared { return await rebuild() }
     do throws(StoreError) {
@@ -85,11 +85,11 @@ extension Journal {
     }
   }
 
-  /// One at a time: who comes meanwhile finds it done, or tries again.
+  /// One at a time: a concurrent caller finds it done, or repeats it.
   private func rebuild() async {
     // What memory has is older than what other brokers wrote.
     guard recovery != .rebuilding, !isShared else { return }
-    // A commit while memory is copied is in the copy or fails: never in the old database alone.
+    // A commit during the copy of memory is in the copy or fails: never only in the old database.
     recovery = .rebuilding
     defer { if recovery == .rebuilding { recovery = .trying } }
     await awaitCommits()
@@ -103,7 +103,7 @@ extension Journal {
     } catch {
       unsaved.waiting.formUnion(before)
       if case .owned = error { return failed(error) }
-      // What is damaged stays so, whatever kept it from being written anew.
+      // Damage remains, whatever prevented the rebuild.
       logger.error("the state could not be written again: \(error.message)", metadata: ["hint": "\(error.hint)"])
       return
     }
@@ -121,7 +121,7 @@ extension Journal {
   /// Has the next ``examineIfTime()`` look at once.
   func examineSoon() { examination.last = uptime - Limit.examination }
 
-  /// Reads all that is on disk; then what else there is to look at.
+  /// Reads all stored data, then performs the other checks.
   nonisolated func verify(_ rest: @Sendable () async -> Void) async {
     do throws(StoreError) {
       try await store.verify()
@@ -149,12 +149,12 @@ extension Journal {
     }
   }
 
-  /// Before the end: what is gone or damaged is written anew, while memory still has it.
+  /// Before the end: a missing or damaged database is rebuilt while memory still has the data.
   func mend() async {
     for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
-    // What they write cannot be told from what another program wrote meanwhile before they have ended.
+    // Until they have ended, their writes cannot be told from another program's.
     await awaitCommits()
-    // Also where a full disk is known of: damage may have come since.
+    // Even with a known full disk: damage may have occurred since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     // It ends, and the stop waits no longer than it may.
     while recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }

@@ -3,10 +3,10 @@ import Grants
 import Logging
 import OAuth
 
-/// The state on disk: commits, whether they work, and what is newer in memory than on disk.
+/// The stored state: commits, their failures, and state that is newer in memory than on disk.
 ///
-/// While the store fails, tokens in memory are still served, no refresh begins whose answer could be lost, and the store
-/// is tried until it works; then what is newer in memory is written (decision 15).
+/// While the store fails, tokens in memory are still served, no refresh begins whose answer could be lost, and the
+/// store is tried until it works; then newer state in memory is saved (decision 15).
 @BrokerActor
 final class Journal: Piece {
   let runtime: Runtime
@@ -21,7 +21,7 @@ final class Journal: Piece {
   private(set) var commits = Commits()
   /// What this broker knows to be on disk of a store that several share.
   var known = KnownRevisions()
-  /// Rows on disk that cannot be read, but for accounts that are known.
+  /// Rows on disk that cannot be read, except those of known accounts.
   private(set) var setAside: [SetAsideRow] = []
   /// The recovery is under way.
   var recovery: Recovery?
@@ -55,14 +55,14 @@ final class Journal: Piece {
   /// The looks at the store's files.
   struct Examination {
     var last: Duration
-    /// What the last one told.
+    /// The result of the last check.
     var notices: [String] = []
     var isUnderWay = false
   }
 
   enum Recovery {
     case trying
-    /// The database is written anew: nothing else is committed.
+    /// The database is being rebuilt: no other commits.
     case rebuilding
   }
 
@@ -225,7 +225,7 @@ final class Journal: Piece {
   /// When the commit began that has been under way for longest, since boot.
   var oldestCommit: Duration? { commits.begun.values.min() }
 
-  /// Somebody set the wall clock.
+  /// The wall clock was set.
   func clockStepped(by step: Duration) { outage = outage.map { ($0.failure, since: $0.since + step) } }
 
   // MARK: Accounts that are newer in memory
@@ -239,7 +239,7 @@ final class Journal: Piece {
   /// Whether the account waits to be written.
   func isUnsaved(_ account: AccountName) -> Bool { unsaved.waiting.contains(account) }
 
-  /// Writes what is newer in memory, and waits for what is being written.
+  /// Saves newer state in memory, and waits for running writes.
   func saveUnsaved() async {
     while unsaved.saver != nil || hasUnsaved {
       saveSoon()
@@ -257,7 +257,7 @@ final class Journal: Piece {
     }
   }
 
-  /// Many at a time: the store writes what comes together in one transaction.
+  /// Many at a time: the store combines concurrent commits in one transaction.
   private func saveAll() async -> Bool {
     while hasUnsaved {
       let areSaved = await inGroups(unsaved.waiting.sorted(), of: Limit.savedAtOnce) { [self] account in
@@ -273,7 +273,7 @@ final class Journal: Piece {
   /// The account is newer in memory than on disk until ``saveUnsaved()``.
   func keep(_ account: AccountName) { unsaved.waiting.insert(account) }
 
-  /// What is on disk of the account is what is in memory.
+  /// The stored state of the account equals memory.
   func isSaved(_ account: AccountName) { unsaved.waiting.remove(account) }
 
   /// With the account's lock. False: the store still fails.
@@ -295,8 +295,8 @@ final class Journal: Piece {
 
   // MARK: Locks
 
-  /// Waits until nobody else writes the account. Then: look again, commit, change the state, ``unlock(_:)``. Without it a
-  /// refresh, a login and a logout that meet could leave on disk the one that lost in memory.
+  /// Waits for the account's lock. Then: check again, commit, change the state, ``unlock(_:)``. Without the lock a
+  /// concurrent refresh, login and logout could store the one that memory dropped.
   func lock(_ account: AccountName) async {
     guard !locks.take(account) else { return }
     await withCheckedContinuation { locks.wait(for: account, $0) }

@@ -3,7 +3,7 @@ import Grants
 /// Who knows what should be on disk.
 @BrokerActor
 protocol JournalSource: AnyObject {
-  /// All of it, but for the small values. Nothing is committed meanwhile: who changes an account keeps it.
+  /// All state except small values. No commits run during the copy: callers that change an account keep it.
   func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount])
   /// The changes that put all of an account on disk; nil: there is no such account.
   func changes(of account: AccountName) -> [Change]?

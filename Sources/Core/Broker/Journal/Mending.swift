@@ -1,6 +1,6 @@
 extension Journal {
-  /// When the disk is tried again. One that fails again soon after it worked, as one that is nearly full does, is tried
-  /// with the delays that go on from there.
+  /// The delay before the disk is tried again. A disk that soon fails again, such as a nearly full one, continues with
+  /// longer delays.
   struct Mending {
     private var delays = Limit.mendingDelays[...]
     /// The next try waits for nothing.

@@ -1,6 +1,6 @@
 public import Grants
 
-/// One account as a store hands it out to be kept in memory: small, and read when it is needed.
+/// One account in the store's form for memory: small, and decoded on demand.
 public protocol PackedAccount: Sendable {
   var account: AccountName { get }
 
@@ -8,14 +8,14 @@ public protocol PackedAccount: Sendable {
   func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount
 }
 
-/// How much of a packed account is read. What is left out is empty; a secret that is left out is there and has no text.
+/// How much of a packed account is decoded. Omitted parts are empty; an omitted secret exists without its text.
 public enum AccountDepth: Sendable {
-  /// What is due when, and whose it is: without scopes, and of the person only the subject.
+  /// Due times and the user: without scopes, and with only the user's subject.
   case moments
   /// Everything but the secrets.
   case facts
-  /// What can be read of an account whose row is damaged: no secrets, and a default for each column that cannot be read.
-  /// Always possible.
+  /// The readable part of an account with a damaged row: no secrets, and a default for each unreadable column. Always
+  /// possible.
   case remains
   case whole
 }

@@ -2,8 +2,8 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-/// A row on disk that cannot be read. It stays there unchanged; what it was for does not work until it is repaired,
-/// replaced or removed.
+/// A row on disk that cannot be read. It stays unchanged; its purpose is unavailable until it is repaired, replaced or
+/// removed.
 public struct SetAsideRow: Sendable, Equatable {
   /// The table of the database.
   public let table: String

@@ -32,8 +32,8 @@ public struct Node: Hashable, Sendable {
 /// The right to refresh one account, which one broker has at a time.
 public struct Lease: Sendable, Equatable {
   public let account: AccountName
-  /// Rises with each lease of the account. A commit that expects an older one is refused: a broker that was stopped for
-  /// longer than its lease cannot overwrite what another wrote since.
+  /// Increases with each lease of the account. A commit that expects an older one is refused: a broker that was stopped
+  /// for longer than its lease cannot overwrite a later write of another.
   public let fence: UInt64
 
   public init(account: AccountName, fence: UInt64) {
@@ -80,7 +80,7 @@ public struct Takeover: Sendable, Equatable {
   public static let delay = Duration.seconds(600)
 }
 
-/// What must hold for a commit.
+/// A condition of a commit.
 public enum Expectation: Sendable, Equatable {
   /// The lease is still the latest of its account.
   case lease(Lease)
@@ -106,8 +106,8 @@ public enum ChangesElsewhere: Sendable, Equatable {
 /// Which pending logins are looked for.
 public enum LoginSearch: Sendable, Equatable {
   case id(LoginID)
-  /// By the `state` of a callback. The store looks for its hash under a key that the brokers share, so that the time of
-  /// the look-up tells nothing.
+  /// By the `state` of a callback. The store searches for its hash under a key that the brokers share, so the search
+  /// time reveals nothing.
   case state(Secret)
   /// All of a provider, whose callbacks bear no state, or bear it where no server sees it.
   case provider(ProviderName)

@@ -1,24 +1,25 @@
 public import Grants
 
-/// The broker's state on disk: of one process that owns it, or of several brokers that share it.
+/// The broker's stored state: owned by one process, or shared by several brokers.
 ///
-/// Who shares a store leases an account before it refreshes it, says with a commit what it expects to find, and is told of
-/// what others changed. A store with one owner has every lease and every expectation holds: the default implementations.
+/// Brokers that share a store lease an account before its refresh, state the expected data with a commit, and are
+/// notified of other brokers' changes. In a store with one owner each lease is granted and each expectation holds: the
+/// default implementations.
 public protocol Store: Sendable {
-  /// All that is there.
+  /// The whole state.
   func load() async throws(StoreError) -> StoredState
 
   /// All but the accounts, at start.
   func loadRest() async throws(StoreError) -> StoredState
 
-  /// The next accounts in the order of their names, at start: up to so many behind this one; nil: from the first. None:
-  /// there are no more.
+  /// The next accounts in order of their names, at start: at most this number after this one; nil: from the first.
+  /// Empty: no more.
   func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount]
 
   /// How many there are.
   func countAccounts() async throws(StoreError) -> Int
 
-  /// What the database lacks of earlier runs; nil: nothing, as far as is known.
+  /// Commits of earlier runs that the database lacks; nil: none known.
   var lostCommits: LostCommits? { get }
 
   /// Why no commit can succeed since the start, such as a disk that was mounted read-only; nil: commits can succeed.
@@ -27,17 +28,16 @@ public protocol Store: Sendable {
   /// The rows that could not be read since the store was opened, without those of accounts that were returned.
   var setAside: [SetAsideRow] { get }
 
-  /// What can still be read of an account whose row is set aside; nil: there is none, or its refresh token is not among
-  /// it.
+  /// The readable part of an account whose row is set aside; nil: none, or without its refresh token.
   func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant?
 
   /// Removes a row that still cannot be read. False: it can be, or is not there.
   func discard(_ row: RowName) async throws(StoreError) -> Bool
 
-  /// An account to be kept in memory as ``accounts(after:most:)`` hands it out.
+  /// An account in the form of ``accounts(after:most:)``, for memory.
   func pack(_ account: StoredAccount) -> any PackedAccount
 
-  /// Reads all of what is on disk and looks whether it is sound. It takes as long as it takes, and keeps no commit waiting.
+  /// Reads all stored data and verifies it. It may take long, and delays no commit.
   func verify() async throws(StoreError)
 
   /// All or nothing, and on disk when it returns. Commits of many callers may share one transaction.
@@ -70,10 +70,10 @@ public protocol Store: Sendable {
     _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing
 
-  /// Lets a lease last for so long from now on, also one that has ended and that nobody else took: its fence and its
-  /// holder are still those of the latest.
+  /// Prolongs a lease from now on, even one that has ended and that no other broker took: its fence and holder are
+  /// still the latest.
   ///
-  /// - Returns: false where it is this broker's no more: another has taken it, or it was given back.
+  /// - Returns: false if it no longer belongs to this broker: taken by another, or released.
   func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool
 
   /// Gives a lease back. Nothing happens where another broker has taken it.
@@ -82,7 +82,7 @@ public protocol Store: Sendable {
   /// What is on disk of these accounts now, in any order. Names without an account are left out.
   func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount]
 
-  /// Pending logins that any broker began; none where nobody else can have begun one, as memory has all of them.
+  /// Pending logins of any broker; none if only this broker can begin logins, as memory has all of them.
   func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin]
 
   /// The revocations on disk, of all brokers.
@@ -103,22 +103,22 @@ public protocol Store: Sendable {
   /// The machines that share the store; nil: it has one owner.
   var sharing: SharedStoreView? { get }
 
-  /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
-  /// database whose file was removed loses it all at the next start.
+  /// Whether the database still exists and is the opened one; writes nothing. Data written into a removed database file
+  /// are lost at the next start.
   ///
-  /// - Returns: what else was amiss and was mended, or should be by a person: for the log.
+  /// - Returns: other faults, repaired or for an administrator: for the log.
   func examine() async throws(StoreError) -> [String]
 
-  /// The database is damaged or gone: puts what is left of it aside and writes a new one, which is on disk when this
-  /// returns. Commits meanwhile go to the new one. Where it fails, nothing has changed and it can be tried again.
+  /// The database is damaged or missing: moves the rest aside and writes a new one, which is on disk on return.
+  /// Concurrent commits go to the new one. After a failure nothing has changed and it can be repeated.
   ///
-  /// - Parameter accounts: those that `state` does not have.
+  /// - Parameter accounts: those that `state` lacks.
   func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError)
 
-  /// Where it is, for people.
+  /// Its location, for messages.
   var location: String { get }
 
-  /// Ends after what was committed is on disk. Later commits fail.
+  /// Ends after committed data are on disk. Later commits fail.
   func close() async
 }
 
@@ -253,7 +253,7 @@ public struct StoredState: Sendable, Equatable {
   }
 }
 
-/// One change to what is on disk. `put` replaces what has the same key.
+/// One change to the stored state. `put` replaces a row with the same key.
 public enum Change: Sendable, Equatable {
   case putGrant(SavedGrant)
   /// With its tokens and its intent.
@@ -282,7 +282,7 @@ public enum StoreError: Error, Sendable, Equatable {
   case newer(path: String, found: Int, known: Int)
   /// No database, or damaged.
   case corrupt(path: String, detail: String)
-  /// Something of what is saved of this account cannot be read, or not be unsealed; the others can.
+  /// A part of this account's stored data cannot be read or unsealed; other accounts can.
   case unreadableAccount(AccountName, detail: String)
   /// The file of the open database was removed or replaced.
   case missing(path: String)
@@ -292,9 +292,9 @@ public enum StoreError: Error, Sendable, Equatable {
   case unusableKey(source: String, detail: String)
   /// Cannot be opened: permissions, a missing folder.
   case unreadable(path: String, detail: String)
-  /// Open, but this change could not be written: disk full, read-only, an I/O error. What was there is unharmed.
+  /// Open, but this change could not be written: disk full, read-only, an I/O error. Earlier data are unharmed.
   case unwritable(path: String, detail: String)
-  /// Another broker that shares the store changed what this commit expected. Nothing was changed.
+  /// Another broker that shares the store changed data that this commit expected. Nothing was changed.
   case conflict
   /// The database that several brokers share.
   case shared(SharedStoreTrouble)

@@ -55,7 +55,7 @@ extension StoreError {
     }
   }
 
-  /// What is on disk is damaged or gone: only a new database helps.
+  /// The stored data are damaged or missing: only a new database helps.
   var isLoss: Bool {
     switch self {
     case .corrupt, .missing: true

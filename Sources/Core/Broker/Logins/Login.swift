@@ -2,15 +2,15 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// A login in memory: what it is doing.
+/// A login in memory: its current step.
 struct Login {
   var saved: SavedLogin
   var phase: Phase
   /// Started in this run of the broker, by its clock.
   var isOfThisRun = false
-  /// Whose pending login it is; of an earlier run the user id alone is known.
+  /// The caller that owns the pending login; for an earlier run only the user id is known.
   let holder: Holder
-  /// Who signed in, where the provider said so for this login. An account may know it of an earlier one.
+  /// The user of this login, if the provider named one. The account may know the user from an earlier login.
   var identity: Identity?
   /// The fingerprint of the callback's address that was taken for it: a browser may show that page again. Only in memory.
   var answer: String?
@@ -36,7 +36,7 @@ struct Login {
     /// The tokens are in memory until the disk takes them.
     case unsaved(StoreError)
     case completed(AccountName, at: Timestamp)
-    /// The code itself is what it was for.
+    /// The code itself is the login's result.
     case codeIssued(Secret, at: Timestamp)
     case failed(RPCError, at: Timestamp)
   }

@@ -3,8 +3,8 @@ import OAuth
 
 /// The logins by id, by a keyed hash of their `state` (RFC 6749 §4.1.1), and by one of their link's token.
 ///
-/// What a stranger sends is hashed under a key that they do not know, so the time of a look-up tells nothing of the
-/// states that are there. The table finds a login; ``Provider/claim(_:login:)`` proves that the state is its own.
+/// Foreign values are hashed with a secret key, so the search time reveals nothing about existing states. The table
+/// finds a login; ``Provider/claim(_:login:)`` verifies the state.
 struct LoginTable {
   private var logins: [LoginID: Login] = [:]
   private var byState: [String: LoginID] = [:]
@@ -13,13 +13,13 @@ struct LoginTable {
   /// At providers where one login waits at a time.
   var turns = LoginTurns()
 
-  /// - Parameter key: 256 random bits, of this process alone.
+  /// - Parameter key: 256 random bits of this process.
   init(key: Secret) { self.key = key }
 
   var ids: some Collection<LoginID> { logins.keys }
   var all: some Collection<Login> { logins.values }
 
-  /// A login keeps its state and its link for as long as it is here.
+  /// A login keeps its state and its link during its lifetime.
   subscript(id: LoginID) -> Login? {
     get { logins[id] }
     set {

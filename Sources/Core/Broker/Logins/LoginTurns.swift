@@ -1,7 +1,8 @@
 import BrokerAPI
 
-/// Turns where one login waits at a time: holders that were refused stand in a queue, and after a login the first of them
-/// has a while to start its own. So nobody keeps a provider by starting and cancelling, alone or with others.
+/// The order of logins if only one can wait at a time: refused holders form a queue, and after a login the first of
+/// them has a short time to start its own. So no user can reserve a provider by starting and cancelling logins, even
+/// with others.
 struct LoginTurns {
   private struct Refused {
     let holder: Holder
@@ -17,10 +18,10 @@ struct LoginTurns {
   static let reservation = Duration.seconds(10)
   /// When a refused holder should ask again.
   static let interval = Duration.seconds(5)
-  /// Holders that stand in one queue.
+  /// Holders that share one queue.
   static let most = 64
 
-  /// By what the logins have in common: their redirect URI.
+  /// By the common property of the logins: their redirect URI.
   private var lines: [String: [Refused]] = [:]
 
   /// A login could not start.

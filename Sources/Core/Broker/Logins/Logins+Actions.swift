@@ -4,16 +4,16 @@ import Grants
 import Logging
 import OAuth
 
-// A login in which the person has to do something more than to sign in. It is on disk at each step.
+// A login in which the user must do more than sign in. Each step is on disk.
 extension Logins {
-  /// The login waits for the person, with what it has to remember; an error where that cannot be saved.
+  /// The login waits for the user, with its stored data; an error if these cannot be saved.
   func hold(
     _ login: SavedLogin, _ action: LoginAction, _ memory: [String: Secret], _ provider: any Provider
   ) async -> RPCError? {
     var saved = table[login.id]?.saved ?? login
     saved.action = action
     saved.memory = memory
-    // What they have to do takes time of its own.
+    // The user's step has its own time limit.
     saved.expiresAt = max(saved.expiresAt, now + provider.authorizationTraits.lifetime)
     do throws(StoreError) {
       await written(saved.id)
@@ -26,7 +26,7 @@ extension Logins {
       }
       return await fail(login.id, storeError(error))
     }
-    // What was told meanwhile stays.
+    // Reported results of this time are kept.
     table[login.id]?.saved.action = action
     table[login.id]?.saved.memory = memory
     table[login.id]?.saved.expiresAt = saved.expiresAt
@@ -57,7 +57,7 @@ extension Logins {
     return try result(of: login) ?? pending(login)
   }
 
-  /// Sends what the person gave; an error where the login ends, or waits on.
+  /// Sends the user's input; an error if the login ends, or continues to wait.
   private func resume(_ login: SavedLogin, _ input: LoginInput) async -> RPCError? {
     let target: ProviderEndpoints
     switch await providers.endpoints(of: login.provider) {
@@ -102,7 +102,7 @@ extension Logins {
       guard params.session_id == nil else {
         throw .invalidParams("params.attributes: expected what the provider wants to know, and nothing else")
       }
-      // Without any the provider says what it wants.
+      // Without input the provider reports the required attributes.
       let members = (params.attributes ?? [:]).sorted { $0.key < $1.key }.map {
         BrokerAPI.JSON.Member(name: $0.key, value: $0.value)
       }

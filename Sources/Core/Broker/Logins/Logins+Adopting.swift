@@ -103,9 +103,9 @@ extension Logins {
     return .adopted
   }
 
-  /// Somebody may have set the clock while they were committed.
+  /// The clock may have been set during the commit.
   ///
-  /// - Parameter boot: what the clock before said of when the machine started.
+  /// - Parameter boot: the boot time according to the earlier clock.
   private func moveWithClock(
     _ saved: inout SavedGrant, _ token: inout SavedToken, stampedWith boot: Timestamp, before: SavedGrant?
   ) {
@@ -132,7 +132,7 @@ extension Logins {
     // Those that other brokers added are removed with it too: one of them could end the new grant.
     await revocations.follow()
     let obsolete = revocations.obsolete(for: saved)
-    // A code is spent before, and so is all else that a callback brings to a shared store.
+    // A code is marked as used earlier, and so are all other callback data in a shared store.
     let unspent: [Expectation] = saved.kind == .deviceCode ? [.login(login.id)] : []
     revocations.forget(obsolete)
     var attempt = 1
@@ -160,17 +160,17 @@ extension Logins {
     }
   }
 
-  /// Absent or empty: the account's own goes on, as with a refresh (RFC 6749 §6).
+  /// Absent or empty: the account's own refresh token is kept, as with a refresh (RFC 6749 §6).
   private func newRefreshToken(_ issued: Issued) -> Secret? {
     issued.tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// Waits until no refresh of the account is under way: where a login brings no refresh token, a rotation must not be
-  /// overwritten by the refresh token of before, which it ends. A refresh that begins later sends nothing before it has
-  /// had the account's lock. An error where it does not end in time.
+  /// Waits until no refresh of the account is running: if a login returns no refresh token, a rotation must not be
+  /// overwritten by the old refresh token, which it invalidates. A later refresh sends nothing before it has the
+  /// account's lock. An error if it does not end in time.
   ///
-  /// What is refused then is an access token alone, which ends by itself. It is not revoked: that may end the grant
-  /// that the refresh is for (RFC 7009 §2.1).
+  /// The refused token is only an access token, which expires. It is not revoked: that may end the grant of the running
+  /// refresh (RFC 7009 §2.1).
   private func refreshEnds(_ account: AccountName) async -> RPCError? {
     let deadline = uptime + Timeouts.maximum
     while let grant = accounts[account], grant.phase != .idle {
@@ -186,8 +186,8 @@ extension Logins {
     return nil
   }
 
-  /// The refresh tokens that a login replaces, to be revoked: at the provider they stay good. A renewal that is not on
-  /// disk yet has one of its own.
+  /// The refresh tokens that a login replaces, to be revoked, since they stay valid at the provider. An unsaved renewal
+  /// has its own one.
   private func replacedTokens(
     of before: Grant?, by saved: SavedGrant, _ provider: any Provider
   ) -> [PendingRevocation] {
@@ -204,7 +204,7 @@ extension Logins {
     }
   }
 
-  /// The tokens become nobody's.
+  /// The tokens no longer belong to an account.
   func revokeUnlessShared(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
   ) async {
@@ -216,8 +216,8 @@ extension Logins {
       revocations.context(of: own), provider: login.provider, issuer: TokenIssuer(provider))
   }
 
-  /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this
-  /// client, not the one token.
+  /// Whether a revocation could end another wanted grant: some providers end the user's whole consent for this client,
+  /// not only the one token.
   private func isShared(_ issued: Issued, _ login: SavedLogin) -> Bool {
     accounts.mayHaveAccount(issued.identity?.subject, at: login.provider)
   }
@@ -230,7 +230,7 @@ extension Logins {
     let sentAt = wall(sentAt)
     // A provider may give a refresh token with the first consent only; the old one is then still good.
     let new = newRefreshToken(issued)
-    // One that was imported may be another person's.
+    // An imported one may be another user's.
     let refreshToken = new ?? (before?.kind == .unprovenImport ? nil : before?.refreshToken)
     let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? traits.lifetime
     return SavedGrant(

@@ -3,8 +3,8 @@ import Grants
 import Logging
 import OAuth
 
-// Logins on another device (RFC 8628): the provider is asked again and again until the person has confirmed the code. The
-// login is on disk, so that a restart goes on asking.
+// Logins on another device (RFC 8628): the provider is polled until the user has confirmed the code. The login is on
+// disk, so a restart continues the polling.
 extension Logins {
   func startPolling(_ id: LoginID) {
     Task { await poll(id) }
@@ -14,12 +14,12 @@ extension Logins {
     var failures = 0
     var wait = table[id]?.saved.device?.interval ?? .zero
     while let end = table[id]?.saved.expiresAt {
-      // However long a provider wants to be left alone: nobody waits beyond the login's own time.
+      // Regardless of the provider's interval, no login waits beyond its own end.
       await surroundings.sleep(min(wait, max(end - now, .zero)))
       guard let login = table[id], login.endedAt == nil, let device = login.saved.device, !isDraining else { return }
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }
-      // A callback is being taken. Where that fails, the login goes on.
+      // A callback is being processed. If it fails, the login continues.
       guard login.isPending else {
         wait = device.interval
         continue
@@ -88,13 +88,13 @@ extension Logins {
     return nil
   }
 
-  /// What the last poll met, for the error of a login that was not completed in time.
+  /// The failure of the last poll, for the error of a login that was not completed in time.
   func pollFailure(of id: LoginID) -> String {
     table[id]?.lastPollFailure.map { "; the last request to the provider failed: \($0)" } ?? ""
   }
 
-  /// The device code is of no use any more. That ends a login which has no other way; one with a redirect URI goes on
-  /// waiting for the browser until its own expiry, as the provider says nothing of that.
+  /// The device code is no longer valid. That ends a login without another way; one with a redirect URI continues to
+  /// wait for the browser until its own expiry, which the provider does not concern.
   private func endPolling(of login: SavedLogin, _ error: RPCError) async {
     guard !login.redirectURI.isEmpty else { return await failIfPending(login.id, error) }
     guard table[login.id]?.saved.device != nil else { return }

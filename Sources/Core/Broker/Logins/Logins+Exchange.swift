@@ -3,9 +3,9 @@ import Grants
 import Logging
 import OAuth
 
-// The exchange of what a callback brought. Each step returns the error that ended the login, or nil.
+// The exchange of a callback's data. Each step returns the error that ended the login, or nil.
 extension Logins {
-  /// Goes on with what the callback brought. A code has been spent on disk.
+  /// Continues with the callback's data. A code is marked as used on disk.
   func settle(
     _ answer: LoginAnswer, _ login: SavedLogin, _ target: ProviderEndpoints, sentAt: Duration
   ) async -> RPCError? {
@@ -35,7 +35,7 @@ extension Logins {
     }
   }
 
-  /// What a login has come to: its tokens, or one more thing for the person to do.
+  /// The result of a login: its tokens, or a further step for the user.
   func settle(
     _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration
   ) async -> RPCError? {

@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-// Logins that wait: for their end, for being cancelled, for being told of.
+// Waiting logins: their end, cancellation, and visibility.
 extension Logins {
   func login(_ text: String, _ method: String, caller: Caller) throws(RPCError) -> Login {
     guard let id = LoginID(rawValue: text), let login = table[id], isOwn(login.saved), isOwn(login, method, caller)
@@ -64,7 +64,7 @@ extension Logins {
       if login.identity == nil { result.account?.identity = nil }
       let warnings = accounts[account].map { self.warnings(of: $0) } ?? []
       result.warnings = warnings.isEmpty ? nil : warnings
-    // Exposed to be handed out, to whoever started the login.
+    // Exposed because it is returned to the caller that started the login.
     case .codeIssued(let code, _): result.authorization_code = code.exposed
     case .pending:
       guard let action = login.saved.action else { return nil }
@@ -75,7 +75,7 @@ extension Logins {
     return result
   }
 
-  /// What the provider did not grant although the login asked for it.
+  /// Requested scopes that the provider did not grant.
   private func warnings(of grant: Grant) -> [String] {
     let saved = grant.saved
     guard let provider = providers[saved.provider]?.provider else { return [] }
@@ -136,7 +136,7 @@ extension Logins {
     await fail(id, error)
   }
 
-  /// Ends a login with what it was for, which is on disk or handed out; the login is on disk no more.
+  /// Ends a login whose result is on disk or returned; the login is no longer on disk.
   func complete(_ login: SavedLogin, _ phase: Login.Phase) {
     guard end(login.id, phase) != nil else { return }
     measures.loginEnded(login.provider, succeeded: true)
@@ -163,7 +163,7 @@ extension Logins {
     return error
   }
 
-  /// The login as it was; nil where it has ended already.
+  /// The login before this; nil if it has already ended.
   @discardableResult
   func end(_ id: LoginID, _ phase: Login.Phase) -> SavedLogin? {
     guard let login = table[id], login.endedAt == nil else { return nil }

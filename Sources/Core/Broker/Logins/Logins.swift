@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// Logins: started → pending on disk → a person signs in → the callback, taken once → exchange → checks → commit.
+/// Logins: started → pending on disk → the user signs in → the callback, accepted once → exchange → checks → commit.
 @BrokerActor
 final class Logins: Piece {
   let runtime: Runtime
@@ -73,13 +73,13 @@ final class Logins: Piece {
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
   }
 
-  /// Somebody set the clock.
+  /// The clock was set.
   func clockStepped(by step: Duration) {
     for id in Array(table.ids) { table[id]?.clockStepped(by: step) }
   }
 
-  /// Writes what is new of a login that still waits. A person may be faster than the caller, and a login that has ended
-  /// is on disk no more.
+  /// Saves the new state of a waiting login. A user may be faster than the caller, and an ended login is no longer on
+  /// disk.
   func saveIfPending(_ id: LoginID, _ what: String) async {
     await written(id)
     guard let login = table[id], login.isPending else { return }
@@ -93,7 +93,7 @@ final class Logins: Piece {
     if !isThere { await changedElsewhere([id]) }
   }
 
-  /// Waits until nothing of the login is being written. What is committed after it comes after it on disk.
+  /// Waits until no write of the login is running. A later commit follows it on disk.
   func written(_ id: LoginID) async {
     while let key = writing[id] { await wait(for: key, until: uptime + Limit.longestSleep) }
   }

@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-/// A provider says that a person signed out there (OpenID Connect Back-Channel Logout).
+/// A provider reports a user's logout (OpenID Connect Back-Channel Logout).
 @BrokerActor
 final class BackChannelLogouts: Piece {
   let runtime: Runtime
@@ -14,7 +14,7 @@ final class BackChannelLogouts: Piece {
   private let audit: AuditLog
   /// Logout tokens that were taken, and until when since boot they are remembered.
   private var taken: [String: Duration] = [:]
-  /// Whoever reaches the endpoint can have tokens refused.
+  /// Any client of the endpoint can cause refused tokens.
   private var refusalLines = LogBudget(Limit.logoutRefusalLines)
   private var isReportDue = false
 
@@ -80,7 +80,7 @@ final class BackChannelLogouts: Piece {
     }
   }
 
-  /// False: it is there already. As long as one is good it must not be taken twice (§2.6).
+  /// False: it was already used. A valid one must not be accepted twice (§2.6).
   private func remember(_ token: LogoutToken, of name: ProviderName) -> Bool {
     let lifetime = max(.zero, token.expiresAt - now) + Limit.logoutTokenKept
     let key = "\(name) \(token.identifier)"
@@ -89,7 +89,7 @@ final class BackChannelLogouts: Piece {
     return true
   }
 
-  /// The accounts whose person or session it names.
+  /// The accounts of its user or session.
   private func signedOut(_ token: LogoutToken, at name: ProviderName) async -> [AccountName] {
     if let subject = token.subject { return accounts.accounts(of: subject, at: name) }
     var found: [AccountName] = []
@@ -106,7 +106,7 @@ final class BackChannelLogouts: Piece {
     if let subject = token.subject, saved.identity?.subject != subject { return false }
     guard let session = token.sessionID else { return token.subject != nil }
     let own = saved.idToken.flatMap { try? IDToken.parse($0) }?.sessionID
-    // Without a session of its own the account belongs to all of the person's.
+    // Without its own session the account belongs to all of the user's.
     return own == session || own == nil && token.subject != nil
   }
 

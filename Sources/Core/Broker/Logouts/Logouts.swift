@@ -25,7 +25,7 @@ final class Logouts: Piece {
     self.endings = endings
   }
 
-  /// Forgets at once, with what has still to be revoked on disk in the same commit; then tells the provider.
+  /// Removes the account at once, with its pending revocations in the same commit; then informs the provider.
   func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
     let account = try accountName(params.account)
     // It would be there again after the next reload.
@@ -66,7 +66,7 @@ final class Logouts: Piece {
     }
   }
 
-  /// - Parameter isMeant: asked once nobody else writes the account; where it is false nothing is forgotten.
+  /// - Parameter isMeant: called under the account's lock; if false nothing is removed.
   func forget(
     _ account: AccountName, revoke: Bool, reach: String? = nil, where isMeant: (Grant) -> Bool = { _ in true }
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
@@ -86,7 +86,7 @@ final class Logouts: Piece {
           expecting: journal.expectations(account))
       } catch {
         guard error == .conflict else { throw storeError(error) }
-        // Another broker has renewed it: what has to be revoked is another token.
+        // Another broker has renewed it: another token must be revoked.
         await accounts.follow(account, replacing: true)
         continue
       }
@@ -127,7 +127,7 @@ final class Logouts: Piece {
   }
 }
 
-/// What came of the revocations so far.
+/// The results of the revocations so far.
 @BrokerActor
 private final class Told {
   var steps: [AccountLogout.Step] = []

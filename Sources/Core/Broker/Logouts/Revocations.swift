@@ -4,20 +4,20 @@ import Grants
 import Logging
 import OAuth
 
-/// Tokens that their providers have still to be told of (RFC 7009). On disk until a provider answers.
+/// Tokens whose revocation is pending at their providers (RFC 7009). On disk until a provider answers.
 @BrokerActor
 final class Revocations: Piece {
   let runtime: Runtime
   private let providers: ProviderDirectory
   private let journal: Journal
   private var pending: [String: PendingRevocation] = [:]
-  /// When each of them is to be tried, but for ``begun``.
+  /// The next attempt of each, except those in `begun`.
   private var due = MomentHeap<String>()
   /// Those that are being tried, or wait for that.
   private var begun: Set<String> = []
   private var tries: [ProviderName: Tries] = [:]
 
-  /// What is being tried at one provider, and what waits for it.
+  /// Running and waiting attempts at one provider.
   private struct Tries {
     var underWay = 0
     var waiting: Deque<String> = []
@@ -32,7 +32,7 @@ final class Revocations: Piece {
   var all: some Collection<PendingRevocation> { pending.values }
   var count: Int { pending.count }
 
-  /// Takes over those that were loaded, restored, or committed with something else.
+  /// Adds revocations that were loaded, restored, or committed with another change.
   func takeOver(_ revocations: [PendingRevocation]) {
     for revocation in revocations { set(revocation) }
   }
@@ -54,9 +54,9 @@ final class Revocations: Piece {
 
   // MARK: What is to be revoked
 
-  /// One that is tried by whoever makes it; after a minute by itself.
+  /// A revocation that its maker tries; after a minute it is tried automatically.
   ///
-  /// - Parameter issuer: who issued the token; nil: whoever the provider is now.
+  /// - Parameter issuer: the token's issuer; nil: the current provider.
   func new(
     _ token: Secret, _ hint: String, _ context: [String: String] = [:], provider: ProviderName,
     issuer: TokenIssuer? = nil
@@ -105,14 +105,14 @@ final class Revocations: Piece {
     wakeScheduler()
   }
 
-  /// What a revocation of this grant's tokens needs beside them, and what ``obsolete(for:)`` finds it by.
+  /// Data that a revocation of this grant's tokens needs, by which ``obsolete(for:)`` finds it.
   func context(of saved: SavedGrant, reach: String? = nil) -> [String: String] {
     guard let provider = providers[saved.provider]?.provider else { return [:] }
     return provider.revocationContext(of: saved, reach: reach)
       .merging(provider.revocationTraits.owner(of: saved)) { $1 }
   }
 
-  /// What waits to be revoked and would end the grant of a person who has signed in again.
+  /// Pending revocations that would end the grant of a user who has signed in again.
   func obsolete(for saved: SavedGrant) -> [PendingRevocation] {
     guard let traits = providers[saved.provider]?.provider.revocationTraits else { return [] }
     return pending.values.filter { traits.ends(saved, by: $0) }
@@ -120,7 +120,7 @@ final class Revocations: Piece {
 
   // MARK: Trying
 
-  /// Tries those that are due, a few at a time at each provider; says when the next one is.
+  /// Tries those that are due, a few at a time at each provider; returns the time of the next one.
   func tick() -> Timestamp? {
     while let first = due.first(), first.at <= now {
       due.remove(first.key)
@@ -159,7 +159,7 @@ final class Revocations: Piece {
     }
   }
 
-  /// Somebody set the clock: a wait that is longer than any is from before.
+  /// The clock was set: a delay above the maximum is from before.
   func clockStepped() {
     let latest = now + .seconds(60)
     for var revocation in pending.values {
@@ -174,7 +174,7 @@ final class Revocations: Piece {
     let step = "revoke_\(revocation.hint)"
     guard await isOurs(revocation) else { return obsolete(step) }
     guard providers[revocation.provider] != nil else {
-      // It may be configured again: the token is live until somebody revokes it.
+      // It may be configured again: the token is valid until its revocation.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
     }
     let target: ProviderEndpoints
@@ -262,7 +262,7 @@ final class Revocations: Piece {
       message: "the user has signed in again, and a revocation would end the new grant too")
   }
 
-  /// The provider rotated it: what ends the grant is now the new one.
+  /// The provider rotated it: the new token ends the grant now.
   private func keep(_ rotated: Secret?, for revocation: inout PendingRevocation) async {
     guard isWanted(revocation), let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
     revocation.token = rotated
@@ -297,7 +297,7 @@ final class Revocations: Piece {
       later.attempts += 1
       let wait = Limit.revocationDelays[min(later.attempts, Limit.revocationDelays.count) - 1]
       later.retryAt = now + max(wait, after ?? .zero)
-      // A clock that leapt is no week of trying.
+      // A jump of the clock does not count as a week of attempts.
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
         await put(later)
         wakeScheduler()
@@ -315,7 +315,7 @@ final class Revocations: Piece {
 }
 
 extension ProviderFailure {
-  /// What it means that no access token could be had to revoke the grant by.
+  /// The meaning of a missing access token for the grant's revocation.
   fileprivate var ofRevocation: RevocationOutcome {
     switch self {
     // There is nothing left to revoke.

@@ -12,8 +12,8 @@ struct SessionEnding: Sendable {
   var until: Duration
 }
 
-/// Sessions whose end a person was sent to. In memory alone: the account is forgotten already, and a return does nothing
-/// but tell the person so.
+/// Sessions whose end was sent to a user's browser. Only in memory: the account is already removed, and a return only
+/// confirms it.
 @BrokerActor
 final class SessionEndings: Piece {
   let runtime: Runtime
@@ -30,10 +30,9 @@ final class SessionEndings: Piece {
 
   var count: Int { endings.count }
 
-  /// Where a browser ends the person's session at the provider (OpenID Connect RP-Initiated Logout §2).
+  /// The URL at which a browser ends the user's session at the provider (OpenID Connect RP-Initiated Logout §2).
   ///
-  /// The URL has the ID token, and names the person to whoever reads it: it leads to the server that they signed in at, or
-  /// nowhere.
+  /// The URL has the ID token, which names the user: it leads to the server of the sign-in, or is not created.
   func begin(of saved: SavedGrant) async throws(Objection) -> String {
     let lack = Objection("the provider has no end_session_endpoint")
     guard case .success(let target) = await providers.endpoints(of: saved.provider) else { throw lack }

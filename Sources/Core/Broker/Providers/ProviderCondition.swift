@@ -4,7 +4,7 @@ import OAuth
 /// Whether a provider can be asked.
 enum ProviderCondition: Equatable {
   case ok
-  /// It refuses this client: its settings must be mended.
+  /// It refuses this client: its settings must be corrected.
   case suspended(Failure, until: Timestamp)
   /// It does not answer; tried again from `retryAt` on.
   case unreachable(Failure, since: Timestamp, retryAt: Timestamp)

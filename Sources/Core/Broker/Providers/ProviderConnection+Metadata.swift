@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// One request at a time for the metadata and one for the keys; whoever comes meanwhile shares the answer.
+// One request at a time for the metadata and one for the keys; concurrent callers share the answer.
 extension ProviderConnection {
   /// The metadata, fetched where they are missing. Old ones serve at once, and new ones are fetched behind: a discovery that
   /// hangs holds no refresh up.
@@ -19,13 +19,13 @@ extension ProviderConnection {
     return await (metadata.task ?? startMetadata()).value
   }
 
-  /// There are none, and those that the provider has are not those of the settings.
+  /// There are none, and the provider's current ones belong to other settings.
   var hasWrongMetadata: Bool {
     if metadata.known == nil, case .misconfigured? = metadata.failure?.failure { true } else { false }
   }
 
-  /// Where the server has said that it has no metadata, what to do: for a while it may be starting, or a gateway may answer
-  /// for it; then `issuer` is probably wrong. It is asked again in either case.
+  /// The next step if the server has no metadata: for a time it may be starting, or a gateway may answer for it; then
+  /// `issuer` is probably wrong. It is asked again in both cases.
   func absentMetadata(_ message: String, retryAfter: Double?) -> RPCError? {
     guard metadata.known == nil, let since = metadata.absentSince else { return nil }
     let again = retryAfter.map { "it is asked again by itself in \(Int64($0)) s" } ?? "try again later"
@@ -47,7 +47,7 @@ extension ProviderConnection {
     return task
   }
 
-  /// Fetches what only the server's other document has, while the first one is used: no caller waits for it.
+  /// Fetches members of the server's other document while the first is in use: no caller waits for it.
   private func supplement(_ metadata: ServerMetadata, _ asked: UInt64) {
     guard settings == asked, let request = provider.supplement(to: metadata) else { return }
     Task {

@@ -4,13 +4,13 @@ import Grants
 import Logging
 import OAuth
 
-/// One provider in force: its settings, what was learned of it, and whether it may be asked now.
+/// One active provider: its settings, learned data, and whether it may be asked now.
 @BrokerActor
 final class ProviderConnection: Piece {
   let runtime: Runtime
   private let transport: any Transport
   private(set) var provider: any Provider
-  /// Counts the settings: what was asked for under old ones is not kept under new ones.
+  /// Counts the settings: answers to requests under earlier settings are not kept.
   private(set) var settings: UInt64 = 0
   var metadata = Metadata()
   var keys = Keys()
@@ -26,7 +26,7 @@ final class ProviderConnection: Piece {
   private var nonces: [String: String] = [:]
   private(set) var skew: ClockSkew?
 
-  /// What was noticed, for people.
+  /// Observations for users.
   struct Remarks {
     var lastError: String?
     /// The latest request, if no connection for it was made.
@@ -104,7 +104,7 @@ final class ProviderConnection: Piece {
 
   // MARK: Settings
 
-  /// A reload: nothing learned under other settings counts. Requests under way go on.
+  /// A reload: data learned under other settings are dropped. Running requests continue.
   func configure(_ provider: any Provider) {
     let isSameServer = TokenIssuer(self.provider) == TokenIssuer(provider)
     let narrowingResult = history.narrowingResult
@@ -113,7 +113,7 @@ final class ProviderConnection: Piece {
     metadata = Metadata()
     keys = Keys()
     history = RefreshHistory()
-    // What a narrowed refresh did harm to at this server it would harm again.
+    // A narrowed refresh that harmed a grant at this server would do so again.
     if isSameServer { history.narrowingResult = narrowingResult } else { gate.limit = RateLimit() }
     remarks = Remarks()
     gate.limit.release(at: uptime)
@@ -173,7 +173,7 @@ final class ProviderConnection: Piece {
 
   // MARK: Clocks
 
-  /// Somebody set the clock.
+  /// The clock was set.
   func clockStepped(by step: Duration) {
     metadata.known?.moves(by: step)
     keys.known?.moves(by: step)
@@ -187,7 +187,7 @@ final class ProviderConnection: Piece {
     skew = nil
   }
 
-  /// What a provider's `Date` says of our clock (RFC 9110 §6.6.1).
+  /// The difference between the provider's `Date` and this machine's clock (RFC 9110 §6.6.1).
   private func measureSkew(_ response: HTTPResponse, sent: Timestamp) {
     guard let date = response.date else { return }
     let received = now
@@ -211,13 +211,13 @@ final class ProviderConnection: Piece {
   func pool(_ use: ConnectionPool.Use) -> ConnectionPool {
     let size =
       switch use {
-      // With those that are stuck since an outage. Late ones are no longer among the refreshes in flight; the metadata and
+      // Includes requests stuck since an outage. Late ones are no longer among the running refreshes; the metadata and
       // the keys are one request each.
       case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
       case .logins: Limit.loginConnections
-      // Those of logouts, beside what is tried by itself.
+      // Revocations of logouts, in addition to automatic attempts.
       case .revocations: 2 * Limit.revocationsAtOnce
-      // Root and the broker's own user have places beside those of all others.
+      // Root and the broker's own user have separate slots.
       case .callers: Limit.callerConnections + 2 * Limit.callsPerHolder
       // The listener that they come by has its own shares.
       case .forwarded: 2048
@@ -227,8 +227,8 @@ final class ProviderConnection: Piece {
     return ConnectionPool(provider.name, use, size: size, reach: reach)
   }
 
-  /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
-  /// proof (RFC 9449 §8), since it then did nothing else.
+  /// Sends a request, signed for this attempt if required; once more with the nonce that the server requires in its
+  /// proof (RFC 9449 §8), since the first had no effect.
   func send(
     _ request: HTTPRequest, for use: ConnectionPool.Use, late: LateAnswer? = nil, latest: LatestSend? = nil
   ) async -> Result<HTTPResponse, ProviderFailure> {
@@ -252,16 +252,16 @@ final class ProviderConnection: Piece {
     return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
   }
 
-  /// A request that somebody else sends: signed for this one time where it has to be.
+  /// A request that other code sends: signed for this attempt if required.
   func signed(_ request: HTTPRequest) throws(SigningKeyError) -> HTTPRequest {
     guard !request.signatures.isEmpty else { return request }
     return try request.signed(
       at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonces[request.origin])
   }
 
-  /// What came of it.
+  /// Its result.
   ///
-  /// - Returns: whether it did nothing for want of the server's nonce, which the next one has.
+  /// - Returns: whether it had no effect because the server's nonce was missing, which the next one has.
   func noteNonce(_ response: HTTPResponse, to request: HTTPRequest) -> Bool {
     guard !request.signatures.isEmpty, let fresh = response.dpopNonce else { return false }
     if nonces[request.origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }

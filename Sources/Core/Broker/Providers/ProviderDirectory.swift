@@ -3,14 +3,14 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-/// The providers in force, by name: those of the configuration, and those that were registered.
+/// The active providers by name: configured and registered ones.
 @BrokerActor
 final class ProviderDirectory: Piece {
   let runtime: Runtime
   private let transport: any Transport
   private let journal: Journal
   private var connections: [ProviderName: ProviderConnection] = [:]
-  /// Of those that were removed too: accounts keep what they issued. Bounded by the names that were ever configured.
+  /// Includes removed providers: accounts keep their tokens. Limited by the names that were ever configured.
   private var issuers: [ProviderName: TokenIssuers] = [:]
   private var refreshesAtOnce: Int
   private var findAuthentication: (@BrokerActor (ProviderName) async -> Bool)?
@@ -80,7 +80,7 @@ final class ProviderDirectory: Piece {
     }
   }
 
-  /// Somebody set the clock.
+  /// The clock was set.
   func clockStepped(by step: Duration) {
     for connection in connections.values { connection.clockStepped(by: step) }
     for name in Array(issuers.keys) { issuers[name]?.clockStepped(by: step) }
@@ -107,12 +107,12 @@ final class ProviderDirectory: Piece {
   /// Who issues the provider's tokens now; nil: it is not configured.
   func issuer(of name: ProviderName) -> TokenIssuer? { connections[name].map { TokenIssuer($0.provider) } }
 
-  /// Who issued what the provider of this name was asked for at that moment; nil: it has not been configured in this run.
+  /// The issuer of an answer to a request at that moment to the provider of this name; nil: not configured in this run.
   func issuer(of name: ProviderName, at moment: Timestamp) -> TokenIssuer? {
     issuers[name]?.issuer(at: moment, now: now)
   }
 
-  /// Whether what the provider was asked for at that moment is of the server that is configured now.
+  /// Whether a request at that moment was sent to the server that is configured now.
   func isOwn(_ moment: Timestamp, of name: ProviderName) -> Bool {
     guard let issuer = issuer(of: name) else { return false }
     return self.issuer(of: name, at: moment) == issuer
@@ -166,7 +166,7 @@ final class ProviderDirectory: Piece {
     }
   }
 
-  /// The name, if such a provider is in force.
+  /// The name, if such a provider is active.
   func configured(_ text: String) throws(RPCError) -> ProviderName {
     let name = try providerName(text)
     guard connections[name] != nil else { throw unknown(text) }
@@ -212,7 +212,7 @@ final class ProviderDirectory: Piece {
     journal.values[Self.narrowingKey(name)].flatMap(NarrowingResult.init) ?? .unknown
   }
 
-  /// Saves what the first narrowed refresh at the provider did.
+  /// Saves the result of the first narrowed refresh at the provider.
   func save(_ result: NarrowingResult, of name: ProviderName) async {
     connections[name]?.history.narrowingResult = result
     await journal.put(Self.narrowingKey(name), result.rawValue, "what a narrowed refresh does at \(name)")
@@ -246,7 +246,7 @@ final class ProviderDirectory: Piece {
 
   private static func lifetimeKey(_ name: ProviderName) -> String { "refresh_token_lifetime.\(name)" }
 
-  /// Saves what was learned of the provider's refresh tokens.
+  /// Saves the learned lifetime of the provider's refresh tokens.
   func saveLearned(_ name: ProviderName) async {
     guard let learned = connections[name]?.learned, let data = try? JSONEncoder().encode(learned) else { return }
     await journal.put(

@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// Providers for protected resources: with a client of their own, or with that of another provider.
+// Providers for protected resources: with their own client, or with that of another provider.
 extension Registrations {
   /// The provider whose client a further resource at the issuer uses: one of the configuration, else one of the store.
   func base(at issuer: Issuer) -> ProviderConnection? {
@@ -43,7 +43,7 @@ extension Registrations {
     return registrar?.provider(registration, over: base)
   }
 
-  /// Stores a provider with a client of its own: a given one, or one that is registered now.
+  /// Stores a provider with its own client: a given one, or one registered now.
   func add(
     _ name: ProviderName, _ server: Resources.Server, scopes: [String], _ options: SavedRegistration.Options,
     client: GivenClient?

@@ -64,7 +64,7 @@ final class Registrations: Piece {
     }
   }
 
-  /// Takes over what was loaded.
+  /// Adds the loaded registrations.
   func takeOver(_ registrations: [SavedRegistration]) {
     for registration in registrations { saved[registration.provider] = registration }
   }

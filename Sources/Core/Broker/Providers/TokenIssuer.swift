@@ -1,8 +1,8 @@
 import Grants
 import OAuth
 
-/// Who issues a provider's tokens, and to which client. What was issued is sent to that server alone, also after a reload
-/// that moves the provider to another one: the name of a provider says nothing of the server.
+/// The issuer of a provider's tokens, and its client. Tokens are sent only to that server, even after a reload that
+/// moves the provider: a provider's name does not identify a server.
 struct TokenIssuer: Hashable, Sendable {
   private let issuer: String?
   /// The token endpoint's origin, or the system's address.
@@ -24,18 +24,18 @@ struct TokenIssuer: Hashable, Sendable {
   /// ``StoredAccount/issuer``.
   var fingerprint: String { Secret(text).fingerprint }
 
-  /// For what is kept longer than the configuration. Different for different issuers.
+  /// For data that outlive the configuration. Different for different issuers.
   var text: String {
     [issuer, server, clientID].map { $0.map { "\($0.utf8.count):\($0)" } ?? "-" }.joined(separator: " ")
   }
 }
 
-/// The issuers that a provider of one name has had in this run, and since when each.
+/// The issuers of a provider's name in this run, each with its start time.
 ///
-/// A token has the time at which the request for it was sent, on disk too. It says which of them issued the token. What is
-/// from before this run is taken to be of the first one.
+/// A token has the time of its request, on disk too, which identifies its issuer. Earlier tokens are assigned to the
+/// first issuer.
 struct TokenIssuers {
-  /// More are not remembered: who issued what is older is unknown.
+  /// Earlier ones are dropped: the issuer of older tokens is unknown.
   static let most = 16
 
   /// The first has no time where it is that of the start.
@@ -49,7 +49,7 @@ struct TokenIssuers {
     entries.append((issuer, now))
   }
 
-  /// Who issued what was asked for at that moment.
+  /// The issuer of an answer to a request at that moment.
   func issuer(at moment: Timestamp, now: Timestamp) -> TokenIssuer {
     if entries.count == 1 { return entries[0].issuer }
     // A moment that has not come was stamped by a wrong clock.
@@ -57,16 +57,16 @@ struct TokenIssuers {
     return entries.last { entry in entry.since.map { $0 <= moment } ?? true }?.issuer ?? .unknown
   }
 
-  /// Somebody set the clock: what this run stamped moves with it.
+  /// The clock was set: times of this run move with it.
   mutating func clockStepped(by step: Duration) {
     for index in entries.indices { entries[index].since = entries[index].since.map { $0 + step } }
   }
 }
 
-/// Where a provider's requests go: its settings, and the metadata that belong to them.
+/// The destination of a provider's requests: its settings, with their metadata.
 ///
-/// Read anew after each wait. Where that is not possible, as in the middle of a conversation, all that is sent goes to
-/// these endpoints, and is of their issuer.
+/// Read again after each wait. If that is impossible, such as during a conversation, everything is sent to these
+/// endpoints and belongs to their issuer.
 struct ProviderEndpoints: Sendable {
   let connection: ProviderConnection
   let provider: any Provider

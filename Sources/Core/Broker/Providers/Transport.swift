@@ -28,8 +28,8 @@ extension Transport {
   public func proxy(for url: URL) -> HTTPProxy? { nil }
 }
 
-/// Connections that requests share. Each pool has its own, also to the same server: a provider that hangs stops no other
-/// one, and what callers ask for stops no refresh.
+/// Shared connections. Each pool has its own, even to the same server: a provider that hangs stops no other one, and
+/// requests of callers stop no refresh.
 public struct ConnectionPool: Sendable, Hashable {
   public enum Use: Sendable, Hashable {
     /// Refreshes, and the metadata and keys that they need.
@@ -38,7 +38,7 @@ public struct ConnectionPool: Sendable, Hashable {
     case logins
     /// Revocations, which may be many: a login waits for none of them.
     case revocations
-    /// What callers ask for by an account's token.
+    /// Requests of callers with an account's token.
     case callers
     /// The same, sent through the broker by others.
     case forwarded
@@ -85,10 +85,10 @@ public struct TransportError: Error, Sendable, Equatable {
     case unreadable
   }
 
-  /// What stood in the way, as far as it shows: it decides what a person looks at.
+  /// The cause as far as it is visible: it selects the advice for the user.
   public enum Cause: String, Sendable, Equatable {
     case nameLookup
-    /// Nobody listens there.
+    /// No server listens there.
     case refused
     /// No road to there: the network is down, or a firewall says no.
     case unreachable

@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// Which refreshes begin now: those of callers that wait, then those that are due, as the provider's gate lets them.
+// Selects the refreshes that begin now: those with waiting callers, then due ones, within the provider's limits.
 extension RefreshEngine {
   enum Started {
     /// It runs, or will when it is its turn.
@@ -16,10 +16,10 @@ extension RefreshEngine {
     case heldBack(StoreError)
   }
 
-  /// A caller waits for a refresh: it begins now, or in its turn.
+  /// A caller waits for a refresh: it begins now, or in its order.
   ///
   /// - Parameters:
-  ///   - asker: who takes a turn among those that wait for the account's tokens.
+  ///   - asker: the holder whose share it uses among the callers of the account's tokens.
   ///   - until: how long the caller waits.
   func want(
     _ account: AccountName, _ key: SavedToken.Key = .init(), by asker: String = "",
@@ -69,11 +69,11 @@ extension RefreshEngine {
     accounts[account]?.phase != .idle || trades.fetching.contains(account) || leaseElsewhere(account) != nil
   }
 
-  /// Begins refreshes within the provider's limits; says when it would allow more, where something waits for that.
+  /// Begins refreshes within the provider's limits; returns when it permits more, if any are waiting.
   ///
-  /// - Parameter includingDue: also those that no caller waits for. The scheduler begins these.
+  /// - Parameter includingDue: also those without waiting callers. The scheduler begins these.
   func dispatch(_ name: ProviderName, includingDue: Bool = false) -> Timestamp? {
-    // Of the queue no copy is kept: it is changed in place below.
+    // No copy of the queue is kept: it is changed in place below.
     let isWaiting = queues[name].map { $0.wantedCount > 0 || includingDue && !$0.isEmpty }
     guard !isDraining, let connection = providers[name], let isWaiting,
       isWaiting || connection.gate.circuit.outage != nil
@@ -119,10 +119,10 @@ extension RefreshEngine {
     at name: ProviderName, _ connection: ProviderConnection, includingDue: Bool
   ) -> Next? {
     reschedule()
-    // A refresh whose answer could not be saved goes on when the store works.
+    // A refresh whose answer could not be saved continues when the store works.
     let isFailing = journal.failure != nil
     guard connection.gate.circuit.outage == nil else { return prober(at: name, connection, isFailing: isFailing) }
-    // Whoever no longer needs one has been served, or has gone.
+    // Callers that no longer need one were served, or have closed.
     while let first = queues[name]?.firstWanted, !mayBegin(first, at: name) { queues[name]?.unwant(first) }
     let due: RefreshQueue.Due = !includingDue ? .none : isFailing ? .withoutLoss : .all
     return queues[name]?.next(due) { account in
@@ -192,10 +192,10 @@ extension RefreshEngine {
 
   // MARK: What a request's end says of the provider
 
-  /// Counts how a refresh request went for its provider's limits and circuit, and frees its place.
+  /// Counts the result of a refresh request for its provider's limits and circuit, and frees its slot.
   ///
   /// - Parameters:
-  ///   - ticket: nil: the place is free already, as the answer is late.
+  ///   - ticket: nil: the slot is already free, since the answer is late.
   ///   - result: nil: it was not sent.
   func recordOutcome(
     _ account: AccountName, _ ticket: ProviderGate.Ticket?, _ result: Result<RefreshAnswer, ProviderFailure>?,

@@ -4,7 +4,7 @@ import OAuth
 
 // Refreshes of accounts that need no refresh token: client credentials, assertions, and another account's token.
 extension RefreshEngine {
-  /// What a refresh asks for where no refresh token is needed; a failure where it cannot be asked now.
+  /// The request of a refresh without a refresh token; a failure if it cannot be made now.
   func issue(
     _ grant: SavedGrant, _ key: SavedToken.Key, _ asked: Asked, _ metadata: ServerMetadata
   ) -> Result<Step<Issued>, ProviderFailure> {
@@ -59,7 +59,7 @@ extension RefreshEngine {
     var actor: Secret?
   }
 
-  /// The tokens to trade now, none where the account trades none; nil: they have to be fetched first.
+  /// The tokens to exchange now, none if the account exchanges none; nil: they must be fetched first.
   func trade(of account: AccountName) -> Trade? {
     guard case .exchange(let source)? = accounts.sources[account] else { return Trade() }
     guard let subject = tokenAtHand(source.from, for: account) else { return nil }
@@ -69,7 +69,7 @@ extension RefreshEngine {
 
   private func tokenAtHand(_ account: AccountName, for derived: AccountName) -> Secret? {
     guard isTradable(account, for: derived), let grant = accounts[account] else { return nil }
-    // What was just fetched is as good as it gets.
+    // A token that was just fetched is used with any remaining lifetime.
     let isFresh = trades.fetched[derived].map { uptime - $0 < Limit.subjectTokenKept } ?? false
     let answer =
       isFresh
@@ -78,7 +78,8 @@ extension RefreshEngine {
     return token.accessToken
   }
 
-  /// Fetches the tokens to trade. The account is not due meanwhile; whoever waits for it looks again at the end.
+  /// Fetches the tokens to exchange. The account is not due during this time; its waiting callers check again at the
+  /// end.
   func fetchTrade(for account: AccountName, at name: ProviderName) {
     guard case .exchange(let source)? = accounts.sources[account] else { return }
     trades.fetched[account] = nil

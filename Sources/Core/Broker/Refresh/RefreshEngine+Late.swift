@@ -2,9 +2,9 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// Answers that come late. Where the provider rotates strictly, or has a grace that is over by then, the refresh token may
-// be spent: the answer holds the only other one, and the old one presented again may end the grant. So it is read on after
-// callers were told that there is none, and nothing else is sent for the account before the exchange has ended.
+// Late answers. If the provider rotates strictly, or its grace period is over by then, the refresh token may be spent:
+// the answer has the only other one, and the old one sent again may end the grant. So it is still read after callers
+// got an error, and nothing else is sent for the account before the exchange has ended.
 extension RefreshEngine {
   /// How the answer is read after its time; nil: not at all, since the refresh can be asked for again.
   func lateAnswer(
@@ -21,7 +21,7 @@ extension RefreshEngine {
     }
   }
 
-  /// There is no answer in time: callers are told, and the place is another's.
+  /// No answer in time: callers are informed, and the slot is free.
   private func isOverdue(
     _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket,
     _ error: TransportError

@@ -13,7 +13,7 @@ extension RefreshEngine {
   func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Tried {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    // A login may have taken the grant's place meanwhile, or a logout.
+    // A login may have replaced the grant in the interim, or a logout removed it.
     guard let grant = accounts[account], case .refreshing(let current) = grant.phase, current == attempt else {
       return .unwanted
     }
@@ -28,7 +28,7 @@ extension RefreshEngine {
             "took the lease of \(account) from another broker, as demanded", metadata: ["account": "\(account)"])
         }
         hold(lease, attempt, since: asked)
-        // It may have ended by the store's clock, or end before it is prolonged: whoever still wants it asks again.
+        // It may have ended by the store's clock, or end before it is prolonged: callers that still need it ask again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
       case .held(let holder):
         leases.noteHolder(
@@ -59,7 +59,7 @@ extension RefreshEngine {
         let asked = uptime
         do throws(StoreError) {
           let isHeld = try await journal.store.prolong(lease, for: Limit.lease)
-          // The refresh may have ended meanwhile.
+          // The refresh may have ended in the interim.
           guard leases.held[key]?.lease == lease else { return }
           guard isHeld else {
             leases.held[key]?.latestSend = .zero
@@ -104,7 +104,7 @@ extension RefreshEngine {
     return issuer == TokenIssuer(provider).fingerprint
   }
 
-  /// What holds while the attempt's lease is this broker's; nil: it has none.
+  /// The expectation while the attempt's lease belongs to this broker; nil: it has none.
   func expectations(_ account: AccountName, _ attempt: Grant.Attempt) -> [Expectation]? {
     leases.held[key(account, attempt)].map { [.lease($0.lease)] }
   }
@@ -113,9 +113,9 @@ extension RefreshEngine {
     RefreshLeases.Key(account: account, attempt: attempt.number)
   }
 
-  /// With the account's lock: another broker has had the lease since, as where this machine was suspended, or has
-  /// written the account. While nobody has renewed the grant, this answer is all that there is of it, and it is
-  /// committed under a new lease; else it is discarded.
+  /// Requires the account's lock: another broker has had the lease since, for example while this machine was suspended,
+  /// or has written the account. If no other broker renewed the grant, this answer is its only state, and is committed
+  /// under a new lease; otherwise it is discarded.
   func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     do throws(StoreError) {
       // An exchange leases nothing, and its token can be requested again.

@@ -3,7 +3,7 @@ import Grants
 import Logging
 import OAuth
 
-// The first narrowed refresh at a provider that does not rotate refresh tokens: whether it left the account as it was.
+// The first narrowed refresh at a provider without rotation: whether it left the account unchanged.
 extension RefreshEngine {
   /// Judges the answer, and asks the provider about the account's own token if the answer does not tell.
   func judgeNarrowing(_ account: AccountName, _ attempt: Grant.Attempt, _ tokens: TokenResponse, _ asked: Asked) async {

@@ -61,7 +61,7 @@ extension RefreshEngine {
         generation: grant.saved.generation, message: message, hint: hint))
   }
 
-  /// When the account's refresh token is next worth a word; nil: never, or it has been said.
+  /// The next time to announce the account's refresh token; nil: never, or already announced.
   func nextAnnouncement(_ grant: Grant) -> Timestamp? {
     grant.nextAnnouncement(
       learned: providers[grant.saved.provider]?.learned.lifetime, policy: accounts.refreshPolicy, at: now)
@@ -102,7 +102,7 @@ extension RefreshEngine {
 
   // MARK: Learning how old they get
 
-  /// The provider refused a refresh token, and nothing else explains it.
+  /// The provider refused a refresh token, without another explanation.
   func refreshTokenEnded(_ saved: SavedGrant) async {
     let age = now - (saved.refreshTokenIssuedAt ?? saved.loggedInAt)
     await learn(at: saved.provider) { $0.ended(atAge: age, at: now) }
@@ -119,7 +119,7 @@ extension RefreshEngine {
     let before = connection.learned
     change(&connection.learned)
     guard connection.learned != before else { return }
-    // When its accounts' ends are announced depends on the lifetime alone: many grants may end at once.
+    // The announcement of its accounts' ends depends only on the lifetime: many grants may end at once.
     if connection.learned.lifetime != before.lifetime {
       accounts.touch(at: name)
       wakeScheduler()

@@ -3,9 +3,9 @@ import Grants
 import Logging
 import OAuth
 
-// One refresh: the intent on disk → the request → the renewal on disk → everybody sees it.
+// One refresh: the intent on disk → the request → the renewal on disk → visible to callers.
 extension RefreshEngine {
-  /// Whom a request was sent to, under which settings, and what it trades.
+  /// The destination of a request, its settings, and the exchanged tokens.
   @BrokerActor
   struct Asked: Sendable {
     let connection: ProviderConnection
@@ -51,11 +51,11 @@ extension RefreshEngine {
       }
     case nil:
       accounts[account]?.withdrawn(sent)
-      // Without the lease nothing was written at a shared store, and what is there may be another broker's.
+      // Without the lease nothing was written to a shared store, and the stored row may be another broker's.
       let leased = expectations(account, attempt)
       if journal.failure != nil, !journal.isShared {
-        // With the journal's next try: a commit of its own that works would end the failure, and the refresh whose intent
-        // the store does not take would begin again at once.
+        // With the journal's next attempt: a separate commit that works would end the failure, and the refresh whose
+        // intent the store refuses would begin again at once.
         if accounts.contains(account) { journal.keep(account) }
       } else if leased != nil || !journal.isShared {
         await accounts.saveStanding(of: account, "a refresh that was not sent", leased: leased)
@@ -96,8 +96,8 @@ extension RefreshEngine {
       case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
       }
     }
-    // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata. What it trades
-    // is of before a reload too.
+    // Too late for its answer to be kept, or requested under settings that the metadata no longer match. The exchanged
+    // tokens are from before a reload too.
     guard !isDraining, isCurrent(asked) else { return (attempt, nil) }
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
@@ -186,7 +186,7 @@ extension RefreshEngine {
       await revokeUnused(new.token, of: account, attempt, asked.provider, before)
       return .discarded
     }
-    // What the failure makes of the grant is written where this is there still.
+    // The state after the failure is saved if this is still stored.
     logger.notice(
       "kept the new refresh token of \(account), whose answer cannot be used",
       metadata: ["account": "\(account)", "provider": "\(asked.provider.name)"])
@@ -211,8 +211,8 @@ extension RefreshEngine {
       issuer: TokenIssuer(provider))
   }
 
-  /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted
-  /// any more, or the broker stops.
+  /// Repeats until the renewal is on disk: until then it is only in memory, and no caller sees it. False: no longer
+  /// needed, or the broker stops.
   private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt) async -> Bool {
     var delay = Duration.milliseconds(200)
     var conflicts = 0
@@ -234,7 +234,7 @@ extension RefreshEngine {
   private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    // A login or a logout may have taken the grant's place meanwhile.
+    // A login may have replaced the grant in the interim, or a logout removed it.
     guard case .committing(let current, let renewal) = accounts[account]?.phase, current == attempt else {
       return .unwanted
     }

@@ -3,10 +3,10 @@ import Grants
 import Logging
 import OAuth
 
-/// Which accounts are refreshed when, and the refreshes under way.
+/// The times of refreshes, and running refreshes.
 ///
-/// Each account's next moment is in a heap, and each provider's due accounts are in a queue of their own, so that a change
-/// of one account costs the same however many there are.
+/// The next moment of each account is in a heap, and the due accounts of each provider are in a separate queue, so the
+/// cost of one account's change does not depend on their number.
 @BrokerActor
 final class RefreshEngine: Piece {
   let runtime: Runtime
@@ -38,7 +38,7 @@ final class RefreshEngine: Piece {
 
   // MARK: Schedule
 
-  /// Does what is due, and says when to look again; nil: not before something changes.
+  /// Begins due work, and returns the next time; nil: not before a change.
   func tick() -> Timestamp? {
     let isMore = collectDue()
     var next = isMore ? now : schedule.first()?.at
@@ -62,10 +62,10 @@ final class RefreshEngine: Piece {
     return true
   }
 
-  /// So many accounts are about to be placed.
+  /// Reserves space for this number of accounts.
   func reserve(_ count: Int) { schedule.reserve(count) }
 
-  /// Takes over what changed since: the moments of accounts that did.
+  /// Updates the moments of changed accounts.
   func reschedule() {
     for account in accounts.takeTouched() { place(account) }
   }
@@ -93,7 +93,7 @@ final class RefreshEngine: Piece {
     place(account, grant)
   }
 
-  /// - Parameter grant: what there is of it but for its secrets.
+  /// - Parameter grant: the grant without its secrets.
   func place(_ account: AccountName, _ grant: Grant) {
     let name = grant.saved.provider
     let (lease, isFetching) = (leaseElsewhere(account), trades.fetching.contains(account))
@@ -115,7 +115,7 @@ final class RefreshEngine: Piece {
     schedule.set(account, to: next)
   }
 
-  /// Notes when the refresh token ends; says when that will be soon, where it is not yet.
+  /// Stores the end of the refresh token; returns when that will be soon, if it is not yet.
   private func placeEnding(_ account: AccountName, _ grant: Grant) -> Timestamp? {
     if case .loginRequired = grant.saved.standing {
       endings.remove(account)
@@ -196,7 +196,7 @@ final class RefreshEngine: Piece {
     if leases.forgetHolder(of: account) { accounts.changed(account) }
   }
 
-  /// Somebody who manages the account has it tried now, whatever wait its last failure or the provider asked for.
+  /// A caller with `manage` has it tried now, regardless of the delay after a failure or from the provider.
   func release(_ account: AccountName) {
     guard let name = accounts[account]?.saved.provider else { return }
     providers[name]?.release()
@@ -238,7 +238,7 @@ final class RefreshEngine: Piece {
     for name in queues.providers { wakeWanted(name) }
   }
 
-  /// The end has come: says of which accounts an answer is unread that may cost the grant.
+  /// The broker ends: reports the accounts with an unread answer that may cost the grant.
   func reportUnread() {
     for account in Set(leases.awaited.map(\.account)).sorted() {
       guard let saved = accounts.peek(account)?.saved, accounts.canLose(saved) else { continue }

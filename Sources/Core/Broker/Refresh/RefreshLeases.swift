@@ -1,13 +1,13 @@
 import Grants
 import OAuth
 
-/// The leases of refreshes under way, and those that other brokers have.
+/// The leases of running refreshes, and those of other brokers.
 struct RefreshLeases {
-  /// Of this broker. The next refresh of an account may begin before the last one has given its lease back.
+  /// Of this broker. The next refresh of an account may begin before the last one has released its lease.
   var held: [Key: Held] = [:]
   /// Refreshes whose request was sent and whose answer has not come.
   var awaited: Set<Key> = []
-  /// Refreshes whose answer is late and read on, and which have no place among the provider's requests.
+  /// Refreshes whose late answer is still read, without a slot among the provider's requests.
   var late: [Key: ProviderConnection] = [:]
   /// Accounts whose lease another broker has.
   private(set) var elsewhere: [AccountName: Elsewhere] = [:]
@@ -23,7 +23,7 @@ struct RefreshLeases {
 
   struct Key: Hashable {
     var account: AccountName
-    /// Never twice of one account, also where another grant took its name: ``Accounts`` numbers them on.
+    /// Unique per account, even if another grant took its name: ``Accounts`` continues the numbers.
     var attempt: UInt64
   }
 

@@ -1,5 +1,5 @@
-/// The isolation of every piece of the broker. What a piece does between two suspension points is one step that no other
-/// piece can interleave with; calls from one piece to another need no `await` (decision 28).
+/// The isolation of every piece of the broker. The code between two suspension points is one step without interleaving;
+/// calls between pieces need no `await` (decision 28).
 @globalActor
 public actor BrokerActor {
   public static let shared = BrokerActor()

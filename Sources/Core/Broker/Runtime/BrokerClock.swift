@@ -14,7 +14,7 @@ final class BrokerClock {
   var now: Timestamp { anchor.wall + (surroundings.uptime() - anchor.uptime) }
   var uptime: Duration { surroundings.uptime() }
 
-  /// Converts a time since boot to the wall clock as it is now.
+  /// Converts a time since boot to the current wall clock.
   func wall(_ moment: Duration) -> Timestamp { now + (moment - uptime) }
 
   /// Reads the wall clock again.

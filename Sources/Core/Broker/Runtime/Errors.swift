@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// Errors that many pieces answer with, each with what a person does next.
+// Errors of many pieces, each with the user's next step.
 
 func unknownAccount(_ name: String) -> RPCError {
   RPCError(.unknownAccount, "no account \(name.prefix(128).debugDescription)")
@@ -15,8 +15,8 @@ func gone(_ name: ProviderName) -> ProviderFailure {
   .misconfigured(message: "provider \(name) is no longer configured", nil)
 }
 
-/// A reload moved the account to another provider, or its provider to another server, while a request waited. What it was
-/// meant for is no longer there.
+/// A reload moved the account to another provider, or its provider to another server, during a request's wait. Its
+/// destination no longer exists.
 func providerMoved(_ account: AccountName) -> RPCError {
   RPCError(.unknownAccount, "account \(account) changed its provider during the request", hint: "Ask again.")
 }
@@ -28,7 +28,7 @@ func providerChanged(_ name: ProviderName) -> RPCError {
     retryAfter: 1)
 }
 
-/// What a failed conversation means for the login or request that held it.
+/// The effect of a failed conversation on its login or request.
 func providerError(_ failure: ProviderFailure, provider: ProviderName, correction: String) -> RPCError {
   let oauth = failure.oauth.map { OAuthDetail($0) }
   let message = "provider \(provider): \(failure.message)"

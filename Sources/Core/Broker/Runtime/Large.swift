@@ -1,14 +1,14 @@
 import Synchronization
 
-/// What takes long to free is freed in pieces.
+/// Large values are freed in steps.
 protocol Divisible {
   /// Lets go of a piece; false: nothing large is left.
   mutating func shorten() -> Bool
 }
 
-/// A value that takes long to free, such as the grants of a whole backup: a hundred thousand of them take a tenth of a second.
-/// It is freed beside the actor, which has to have let go of all that it took out of it, and in turns with everything
-/// else: there are no more threads for such work than processors.
+/// A value that takes long to free, such as the grants of a whole backup: a hundred thousand of them take a tenth of a
+/// second. It is freed outside the actor, which must hold no part of it, in steps between other work: there are only as
+/// many threads for such work as processors.
 final class Large<Value: Divisible & Sendable>: Sendable {
   private let content: Mutex<Value?>
 
@@ -35,7 +35,7 @@ extension Array {
 }
 
 extension Array: Divisible {
-  /// Of bytes the kernel takes the pages back at once.
+  /// The kernel takes the pages of bytes back at once.
   mutating func shorten() -> Bool { Element.self != UInt8.self && letGo(Slices.light) }
 }
 
@@ -45,7 +45,7 @@ extension Backup: Divisible {
   }
 }
 
-/// What a restoration comes to, and what of it is written.
+/// The plan of a restoration, and the part to write.
 struct PlannedRestoration: Divisible, Sendable {
   var plan: Restoration
   var changes: [Change]

@@ -1,7 +1,7 @@
 /// Whether the broker takes on work, and what wakes its scheduler.
 @BrokerActor
 final class Lifecycle {
-  /// No new work is begun; what is under way may end.
+  /// No new work begins; running work may end.
   private(set) var isDraining = false
   /// The drain is over as well: nothing is retried any more.
   private(set) var isStopped = false
@@ -13,7 +13,7 @@ final class Lifecycle {
 
   func drain() { isDraining = true }
 
-  /// Names what ends the program, once the state is another's.
+  /// The reason for the end, once the state belongs to another broker.
   func ends(by action: @escaping @Sendable () -> Void) {
     end = action
     if loss != nil { action() }
@@ -27,7 +27,7 @@ final class Lifecycle {
 
   func stop() { isStopped = true }
 
-  /// Ends the scheduler's sleep. It looks at what is due, and when next.
+  /// Ends the scheduler's sleep. It does due work and computes its next time.
   func wakeScheduler() { wakeup?.yield() }
 
   /// Names what ``wakeScheduler()`` wakes.

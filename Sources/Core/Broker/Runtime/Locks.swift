@@ -17,7 +17,7 @@ struct Locks<Key: Hashable & Sendable>: Sendable {
     return true
   }
 
-  /// Of a lock that is taken: the continuation is resumed as its next owner.
+  /// For a lock in use: the continuation is resumed as its next owner.
   mutating func wait(for key: Key, _ continuation: CheckedContinuation<Void, Never>) {
     waiters[key]?.append(continuation)
   }

@@ -1,6 +1,6 @@
 import OAuth
 
-/// So many at once, and so many a minute in the long run.
+/// A burst and a rate per minute.
 struct MinuteBudget: Sendable {
   let most: Double
   private var left: Double
@@ -12,7 +12,7 @@ struct MinuteBudget: Sendable {
     left = Double(most)
   }
 
-  /// What is left at a time, in milliseconds since the machine started.
+  /// The remaining amount at a time, in milliseconds since boot.
   func left(at uptime: Int64) -> Double {
     min(most, left + Double(max(0, uptime - (at ?? uptime))) / 60_000 * most)
   }

@@ -1,4 +1,4 @@
-/// Waits until somebody says that it is over.
+/// Waits for its end.
 @BrokerActor
 final class Race {
   private var isOver = false

@@ -2,8 +2,8 @@ import BrokerAPI
 import Logging
 import OAuth
 
-/// What every piece of the broker may use: time, waiting, the broker's end, and telling others what happened. None of it
-/// knows an account or a provider.
+/// Common services for every piece of the broker: time, waiting, the broker's end, and notifications. None of them
+/// depends on accounts or providers.
 struct Runtime: Sendable {
   let clock: BrokerClock
   let waiters: Waiters
@@ -13,7 +13,7 @@ struct Runtime: Sendable {
   let logger: Logger
 }
 
-/// A part of the broker that owns its state. What else it may call is in its initialiser.
+/// A part of the broker that owns its state. Its initialiser names the pieces that it calls.
 @BrokerActor
 protocol Piece: AnyObject {
   var runtime: Runtime { get }
@@ -21,7 +21,7 @@ protocol Piece: AnyObject {
 
 extension Piece {
   var now: Timestamp { runtime.clock.now }
-  /// Time since the machine started, which nobody can set.
+  /// Time since boot, which no user can set.
   var uptime: Duration { runtime.clock.uptime }
   func wall(_ moment: Duration) -> Timestamp { runtime.clock.wall(moment) }
   var surroundings: Surroundings { runtime.clock.surroundings }

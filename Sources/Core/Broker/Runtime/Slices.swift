@@ -1,8 +1,8 @@
 import Grants
 
-/// Something long on the broker's isolation that keeps nobody else waiting: after so many steps the others have their turn.
+/// A long computation on the broker's isolation that delays no other work: after a number of steps other work runs.
 struct Slices {
-  /// Steps of some 5 µs, such as a look at what is due for an account.
+  /// Steps of about 5 µs, such as computing an account's due time.
   static let light = 256
   /// Steps of some 20 µs, such as one that describes an account.
   static let medium = 64
@@ -26,8 +26,7 @@ struct Slices {
   }
 }
 
-/// Visits all of the accounts: a slice of them at once, the rest in turns with others. One that is gone meanwhile is visited
-/// as well.
+/// Visits all accounts: a slice at once, the rest between other work. Accounts removed in the interim are visited too.
 @BrokerActor
 func sweep(
   _ names: SortedNames, by size: Int = Slices.light, _ visit: @escaping @BrokerActor (AccountName) -> Void
@@ -59,7 +58,7 @@ func sweep(_ names: [AccountName], by size: Int, _ visit: @escaping @BrokerActor
   }
 }
 
-/// Lets everybody else have a turn. Not by `Task.yield()`, which goes past the hooks of Swift's executor: with them the
+/// Lets all other work run. Not by `Task.yield()`, which bypasses the hooks of Swift's executor: with them the
 /// simulation runs everything in an order that its seed chooses.
 func giveWay() async { await Task {}.value }
 

@@ -1,6 +1,6 @@
 public import OAuth
 
-/// Clock and entropy: what only the composition root reads.
+/// Clock and entropy: read only by the composition root.
 public struct Surroundings: Sendable {
   /// The wall clock: may be wrong, and may step.
   public var now: @Sendable () -> Timestamp
@@ -24,7 +24,7 @@ public struct Surroundings: Sendable {
   /// From 0 to 1.
   func jitter() -> Double { jitters(1)[0] }
 
-  /// So many of them: a million accounts would ask the kernel a million times.
+  /// In batches: a million accounts would ask the kernel a million times.
   func jitters(_ count: Int) -> [Double] {
     let bytes = randomBytes(4 * count)
     return (0..<count).map { index in

@@ -15,7 +15,7 @@ final class Waiters {
     case store
     /// No commit is under way.
     case commits
-    /// Work that goes on whether or not anybody waits for it.
+    /// Work that continues without waiting callers.
     case work(UInt64)
   }
 
@@ -31,7 +31,7 @@ final class Waiters {
   private(set) var count = 0
   /// Sessions whose requests wait, or have waited, until they close; and the tickets of the waiting requests.
   private var sessions: [ObjectIdentifier: (session: any Session, waiting: [UInt64: Key])] = [:]
-  /// Of callers' requests.
+  /// The work of callers' requests.
   private var shares = Shares(all: Limit.waiters, perHolder: Limit.waitersPerHolder)
 
   init(_ clock: BrokerClock) { self.clock = clock }
@@ -98,7 +98,7 @@ final class Waiters {
     return (output, watch.hasMoved)
   }
 
-  /// Names work that somebody may wait for.
+  /// Identifies work with waiters.
   func newWork() -> Key { .work(ticket()) }
 
   private func ticket() -> UInt64 {

@@ -2,8 +2,8 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// The cached tokens as one connection gets them. What was decided for its caller is kept until the token or the policy
-/// changes, so that a request costs the comparison of a name, a look at the clock and a count, and no lock.
+/// The cached tokens of one connection. Its caller's decisions are kept until the token or the policy changes, so a
+/// request costs a name comparison, a clock reading and a count, without a lock.
 final class CachedLane: CachedTokens {
   private final class Known {
     let account: [UInt8]
@@ -38,7 +38,7 @@ final class CachedLane: CachedTokens {
   private let pid: Int32
   private let who: AuditEntry.Who
   /// A program asks for one account, or for a few in turn.
-  // One loop alone has it: what the runtime would check with each request cannot happen.
+  // Used by only one loop: the runtime's check on each request cannot fail.
   @exclusivity(unchecked) private var latest: Known?
   private var others: [String: Known] = [:]
 

@@ -1,7 +1,7 @@
 import BrokerAPI
 import Synchronization
 
-/// The OpenRPC document, made when somebody asks for it first: that takes as long as half of the broker's start.
+/// The OpenRPC document, made at its first request: that takes half as long as the broker's start.
 final class Discovery: Sendable {
   private let version: String
   private let made = Mutex<JSON?>(nil)

@@ -10,10 +10,10 @@ public final class ForwardLane {
   private final class Known {
     let basis: AuthorizedBasis
     let slot: TokenCache.Slot
-    /// What a path is put behind; its own path has no slash at its end.
+    /// The prefix of paths; its own path does not end with a slash.
     let prefix: String
     let host: String
-    /// What the token adds to a request's headers.
+    /// The token's part of a request's headers.
     let credentials: [HTTPRequest.Header]
     let names: Set<String>
     /// Counts the requests that this rule allowed; nil: they are not recorded.
@@ -36,7 +36,7 @@ public final class ForwardLane {
   private let principal: Principal
   private let who: AuditEntry.Who
   private let holder: Holder
-  /// Of the accounts that a program sends requests for: one, or a few in turn.
+  /// The accounts for which a program sends requests: one, or a few alternating.
   private var latest: (account: String, known: Known)?
   private var kept: [String: Known] = [:]
 
@@ -70,9 +70,9 @@ public final class ForwardLane {
       params: RequestSend.Params(account: account, method: forward.method, url: forward.target))
   }
 
-  /// From now on requests like this one take the lane.
+  /// Later requests like this one use the cache.
   ///
-  /// - Parameter forward: what it was asked for.
+  /// - Parameter forward: the request.
   public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
     forget(forward.account)
     guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
@@ -119,8 +119,8 @@ public final class ForwardLane {
     ).map { (rule, $0) }
   }
 
-  /// Whether it is sent as it stands here: path and query of the characters that they are made of (RFC 3986 §3.3, §3.4),
-  /// without empty steps and encoded ones, which are looked at more closely elsewhere.
+  /// Whether it is sent unchanged: path and query of permitted characters (RFC 3986 §3.3, §3.4), without empty and
+  /// encoded segments, which are examined elsewhere.
   private static func isVerbatim(_ target: String) -> Bool {
     var previous: UInt8 = 0
     var isQuery = false
@@ -134,7 +134,7 @@ public final class ForwardLane {
         break
       case UInt8(ascii: "?"): isQuery = true
       case UInt8(ascii: "/"), UInt8(ascii: "."):
-        // A step of dots alone, or none at all.
+        // A segment of only dots, or an empty one.
         guard isQuery || previous != UInt8(ascii: "/") else { return false }
       default: return false
       }

@@ -2,7 +2,7 @@ public import BrokerAPI
 import Grants
 public import OAuth
 
-/// What programs that speak HTTP need of the broker, beside the socket's methods.
+/// The broker's interface for programs that speak HTTP, in addition to the socket's methods.
 public protocol LoopbackBroker: Dispatcher {
   /// Where requests wait until they are decided.
   var entrance: Entrance { get }
@@ -10,7 +10,7 @@ public protocol LoopbackBroker: Dispatcher {
   func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
-  /// What was decided for the requests of one connection. Lives on its event loop.
+  /// The decisions for the requests of one connection. Used on its event loop.
   func forwardLane(for principal: Principal) -> ForwardLane
   /// Whether a rule for the principal depends on the body of such requests, or a user has to approve them with their body.
   func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
@@ -52,7 +52,7 @@ extension Router: LoopbackBroker {
     }
     var names: String?
     do throws(RPCError) {
-      // Who may not use the account learns nothing of it: where it cannot go is said after that.
+      // A caller without the right learns nothing of the account: destinations are checked after that.
       let url: Result<String, RPCError>
       do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
       var request = broker.calls.apiRequest(

@@ -38,7 +38,7 @@ public struct Router: Dispatcher {
     return answer
   }
 
-  /// Decodes, decides once what the caller may do, answers with that, and records how it ended.
+  /// Decodes, decides the caller's rights once, answers, and records the result.
   private func answer<M: Served>(
     _ method: M.Type, _ params: JSON?, _ session: any Session
   ) async -> Result<JSON, RPCError> {
@@ -49,7 +49,7 @@ public struct Router: Dispatcher {
     var calls: String?
     do throws(RPCError) {
       let params = try Self.decode(M.self, from: params) { () throws(RPCError) in
-        // Who may not call it at all learns nothing of its parameters.
+        // A caller that may not call it at all learns nothing about its parameters.
         switch M.subject {
         case .broker: _ = try authorizer.authorize(principal, M.access, M.name, account: nil)
         case .account, .someAccount:

@@ -1,6 +1,6 @@
 import BrokerAPI
 
-/// A method with its implementation. It stands in the file of the piece that does the work.
+/// A method with its implementation, in the file of the piece that does the work.
 protocol Served: RPCMethod {
   static var subject: Subject<Params> { get }
   /// The access for this request: ``access``, or for some parameters another kind.
@@ -9,19 +9,19 @@ protocol Served: RPCMethod {
   static var accesses: [Access] { get }
   /// Once the caller is permitted to call it.
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
-  /// What is sent to the provider's API; nil: nothing.
+  /// The request to the provider's API; nil: none.
   static func request(_ params: Params, by broker: Broker) async -> APIRequest?
-  /// ``answer(_:by:)``, with what all methods of its family need before and after.
+  /// ``answer(_:by:)`` with the common steps of its family before and after.
   static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
 }
 
-/// What the caller must be permitted to use.
+/// The object of the required permission.
 enum Subject<Params> {
   /// The broker itself, with all its accounts.
   case broker
   /// The account that the request names.
   case account(@Sendable (Params) -> String)
-  /// Any one account; the method looks at each by itself.
+  /// Any account; the method checks each.
   case someAccount
 }
 
@@ -48,7 +48,7 @@ extension Served {
 extension Served where Self: TokenRelease {
   static var subject: Subject<Params> { .account { $0.account } }
 
-  /// It may have to wait for a person first.
+  /// It may need approval first.
   static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     var cleared = call
     (cleared.params, cleared.permission) = try await broker.approvals.clear(

@@ -5,8 +5,8 @@ import Grants
 import OAuth
 import Synchronization
 
-/// The tokens that can be handed out without asking the broker, rendered once each. Read on the event loop that serves
-/// the socket: see ``CachedLane``.
+/// The tokens that can be released without asking the broker, each rendered once. Read on the socket's event loop: see
+/// ``CachedLane``.
 public final class TokenCache: Sendable {
   struct Entry: Sendable {
     let body: CachedReply.Body
@@ -18,7 +18,7 @@ public final class TokenCache: Sendable {
     let servedUntil: Int64
     let provider: String
     let scopes: [String]
-    /// What was granted, where the token is the whole grant's.
+    /// The granted scopes, if the token has all of them.
     let granted: Set<String>
     /// Whether fewer scopes than that mean another token.
     let isNarrowable: Bool
@@ -32,7 +32,7 @@ public final class TokenCache: Sendable {
     state.withLock { $0.slots[account.rawValue]?.entry.generation == generation }
   }
 
-  /// An entry as it is served. Whoever holds one looks whether it still is.
+  /// A served entry. Its holder checks whether it is still current.
   final class Slot: Sendable {
     let entry: Entry
     private let withdrawn = Atomic(false)
@@ -43,7 +43,7 @@ public final class TokenCache: Sendable {
     func withdraw() { withdrawn.store(true, ordering: .releasing) }
   }
 
-  /// What a look at the cache found for one caller.
+  /// The result of a lookup for one caller.
   struct Found: Sendable {
     let slot: Slot
     let refresh: RefreshPolicy
@@ -56,10 +56,10 @@ public final class TokenCache: Sendable {
 
   private struct State {
     var slots: [String: Slot] = [:]
-    /// The accounts that somebody asked for, with or without a token now, and in which order; also of some that are gone.
+    /// The requested accounts, with or without a token now, and their order; includes some removed ones.
     var asked: Set<String> = []
     var order: Deque<String> = []
-    /// The names of all accounts, also of those that have no token now.
+    /// The names of all accounts, including those without a token.
     var accounts: Set<String> = []
     var refresh = RefreshPolicy()
     var isOpen = true
@@ -79,12 +79,12 @@ public final class TokenCache: Sendable {
     self.uptime = uptime
   }
 
-  /// The account's token, where the caller may have it as it is.
+  /// The account's token, if the caller may have it unchanged.
   func find(_ account: String, for principal: Principal) -> Found? {
     let known = state.withLock { state in
       state.isOpen ? state.slots[account].map { (slot: $0, refresh: state.refresh) } : nil
     }
-    // Where there is none, who may have it is decided once, with the request.
+    // Without a token, the right to it is decided with the request.
     guard let known, let permission = inForce.permission(principal, .use, TokenGet.name, account),
       permission.scopes == nil, permission.confirmation == nil, !known.slot.isWithdrawn
     else { return nil }
@@ -112,12 +112,12 @@ public final class TokenCache: Sendable {
   /// Whether there is an account of that name.
   func knows(_ account: String) -> Bool { state.withLock { $0.accounts.contains(account) } }
 
-  /// Whether somebody asked for the account's token, so that it is rendered with each change.
+  /// Whether the account's token was requested, so that it is rendered with each change.
   func isAsked(_ account: AccountName) -> Bool { state.withLock { $0.asked.contains(account.rawValue) } }
 
-  /// What was rendered is no longer what it would be.
+  /// The rendered tokens are outdated.
   ///
-  /// - Returns: the accounts that it was of.
+  /// - Returns: their accounts.
   func withdrawAll() -> [AccountName] {
     state.withLock { state in
       for slot in state.slots.values { slot.withdraw() }
@@ -126,7 +126,7 @@ public final class TokenCache: Sendable {
     }
   }
 
-  /// So many accounts are about to be known.
+  /// Reserves space for this number of accounts.
   func reserve(_ count: Int) { state.withLock { $0.accounts.reserveCapacity(count) } }
 
   /// - Parameter exists: whether there still is such an account.
@@ -208,7 +208,7 @@ extension CachedReply.Body {
       return
     }
     members.removeAll { $0.name == "expires_in" }
-    // Where the result itself has it: right behind `expires_at`.
+    // Its position in the result: directly after `expires_at`.
     let place = (members.firstIndex { $0.name == "expires_at" } ?? 0) + 1
     let head = JSON.object(Array(members[..<place])).serialized()
     let tail = JSON.object(Array(members[place...])).serialized()
@@ -218,9 +218,9 @@ extension CachedReply.Body {
 }
 
 extension TokenGet.Result {
-  /// The token as the socket hands it out; `at` nil leaves `expires_in` out.
+  /// The token as sent by the socket; without `expires_in` if `at` is nil.
   init(_ token: SavedToken, grant: SavedGrant, provider: (any Provider)?, at now: Timestamp?) {
-    // Exposed to be handed out: this is what the broker is for.
+    // Exposed because the broker's purpose is to return it.
     let secret = token.accessToken.exposed
     let extra = grant.extra.flatMap { try? JSON.parse(Array($0)) }.flatMap { try? $0.decode([String: JSON].self) }
     self.init(

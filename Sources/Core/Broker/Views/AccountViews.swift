@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// What callers are shown of accounts.
+/// Callers' views of accounts.
 @BrokerActor
 final class AccountViews: Piece {
   let runtime: Runtime

@@ -14,7 +14,7 @@ public enum LocalAddress: Sendable, Equatable {
     case pathTooLong
   }
 
-  /// What a Unix socket's address holds (unix(7)).
+  /// The content of a Unix socket's address (unix(7)).
   static let longestPath = 107
 
   /// - Parameter text: `127.0.0.1:9464`, `[::1]:9464`, or an absolute path.

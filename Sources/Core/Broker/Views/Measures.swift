@@ -1,7 +1,7 @@
 import BrokerAPI
 import Grants
 
-/// What the broker counts, for `broker.metrics`: by provider, so that it grows no further than the configuration.
+/// The counts for `broker.metrics`: by provider, so their number is limited by the configuration.
 @BrokerActor
 final class Measures {
   /// Upper bounds in seconds; a request to a provider takes from some milliseconds to the transport's time-out.
@@ -22,7 +22,7 @@ final class Measures {
     var loginsFailed: UInt64 = 0
     var unreachable: UInt64 = 0
     var ended: [LoginReason: UInt64] = [:]
-    /// Those of them that nobody wanted and that were not announced.
+    /// Those without callers and without an announcement.
     var lost: UInt64 { ended.reduce(0) { $0 + ($1.key.isLoss ? $1.value : 0) } }
   }
 
@@ -31,7 +31,7 @@ final class Measures {
   private(set) var failedCommits: UInt64 = 0
   private(set) var commitDuration = Histogram(bounds: Measures.commitBuckets)
   private(set) var eventsDropped: UInt64 = 0
-  /// What counts around the broker.
+  /// Counts from other parts of the daemon.
   var sources: [@Sendable () -> [MetricFamily]] = []
   /// Which callers the socket held back; nil: none.
   var heldBack: (@Sendable () -> BrokerStatus.HeldBackView?)?
@@ -80,13 +80,13 @@ final class Measures {
 enum RefreshOutcome: String, Sendable, CaseIterable {
   /// A new token is on disk.
   case success
-  /// It is tried again by itself.
+  /// It is repeated automatically.
   case retry
-  /// The provider ended the grant: a person must sign in.
+  /// The provider ended the grant: the user must sign in.
   case ended
-  /// The provider refuses this client: an admin must mend the configuration.
+  /// The provider refuses this client: an administrator must correct the configuration.
   case misconfigured
-  /// Nobody wanted its answer any more.
+  /// Its answer was no longer needed.
   case discarded
 }
 

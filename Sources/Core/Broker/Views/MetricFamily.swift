@@ -10,14 +10,14 @@ public struct MetricFamily: Sendable {
   }
 
   struct Sample {
-    /// What follows the family's name: `_total`, `_bucket`.
+    /// The suffix of the family's name: `_total`, `_bucket`.
     var suffix: String
     var labels: [Label]
     var value: String
   }
 
   public let kind: Kind
-  /// Without `_total`; it ends with `_` and the unit, where there is one.
+  /// Without `_total`; it ends with `_` and the unit, if any.
   public let name: String
   public let unit: String?
   public let help: String

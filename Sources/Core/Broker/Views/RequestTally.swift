@@ -11,7 +11,7 @@ final class RequestTally: Sendable {
     static func < (lhs: Key, rhs: Key) -> Bool { (lhs.method, lhs.result) < (rhs.method, rhs.result) }
   }
 
-  /// Stands for every name that is no method's.
+  /// Stands for every unknown name.
   static let unknownMethod = "unknown"
   static let ok = "ok"
 

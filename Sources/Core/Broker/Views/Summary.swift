@@ -1,4 +1,4 @@
-/// The last summary of all accounts, and who is told of it.
+/// The last summary of all accounts, and its subscribers.
 @BrokerActor
 final class Summary {
   var isDue = false

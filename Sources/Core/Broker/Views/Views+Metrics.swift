@@ -4,7 +4,7 @@ import OAuth
 
 // The numbers of the broker. Per provider, never per account: accounts are many, and their names are people's own.
 extension Views {
-  /// Further numbers, of what is around the broker. The source must not wait.
+  /// Further numbers from other parts of the daemon. The source must not block.
   func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { measures.sources.append(source) }
 
   /// Tells which callers the socket held back. The source must not wait.

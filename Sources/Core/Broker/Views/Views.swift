@@ -5,7 +5,7 @@ import Logging
 import OAuth
 import Synchronization
 
-/// What callers are shown of the whole broker.
+/// Callers' views of the whole broker.
 @BrokerActor
 final class Views: Piece {
   let runtime: Runtime
@@ -42,7 +42,7 @@ final class Views: Piece {
     startedAt = runtime.clock.now
   }
 
-  /// Somebody set the clock.
+  /// The clock was set.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
   func status(
@@ -84,7 +84,7 @@ final class Views: Piece {
     return views.isEmpty ? nil : views
   }
 
-  /// Who is held back is not for everybody's eyes.
+  /// The list of delayed callers is not for all callers.
   private func heldBack(for caller: Caller) -> BrokerStatus.HeldBackView? {
     var view = measures.heldBack?()
     if !authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }

@@ -6,11 +6,11 @@ import OAuth
 import SQLite
 import Sealing
 
-// A backup's body is a database of its own, so that an older one is migrated as any other, and a newer one refused. It
-// is sealed under a key that is in the body beside it and nowhere else: on its way it lies on the disk as the store does.
+// A backup's body is a separate database, so that an older one is migrated like any other, and a newer one refused. It
+// is sealed under a key that is only in the same body: on disk it is protected like the store.
 extension SQLiteStore: Vault {
   public func checkSize() async throws(BackupError) {
-    // A backup's database has the same rows, without what is free in this one.
+    // A backup's database has the same rows, without this one's free pages.
     let bytes: Int
     do throws(StoreError) {
       bytes = try await databaseBytes()
@@ -88,7 +88,7 @@ extension BackupError {
   }
 }
 
-/// What is sealed in a backup: where it is from, and a database with its key.
+/// The sealed content of a backup: its origin, and a database with its key.
 struct BackupBody {
   private struct Head: Codable {
     var host: String
@@ -209,7 +209,7 @@ extension StateFolder {
     return try work(place)
   }
 
-  /// What a process that ended in its middle left.
+  /// The rest of a process that ended in the middle.
   func removeWorkplaces() {
     for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
     where name.hasPrefix(Self.workplacePrefix) {

@@ -26,8 +26,8 @@ struct CommitCount {
 
   /// Takes over the highest count.
   ///
-  /// - Parameter sealer: of the store.
-  /// - Returns: what is missing from the database; nil: nothing, as far as is known.
+  /// - Parameter sealer: the store's.
+  /// - Returns: the commits that the database lacks; nil: none known.
   mutating func compare(_ db: Connection, _ sealer: Sealer) throws -> LostCommits? {
     let own = try db.read(Self.count)
     let file = paths.compactMap { Self.read($0, sealer) }.max { $0.count < $1.count }

@@ -3,7 +3,7 @@ import Dispatch
 import Sealing
 import Synchronization
 
-// Whether what an open database needs is still there and still what it was. SQLite itself notices little of that.
+// Whether the files of an open database still exist unchanged. SQLite itself notices little of that.
 extension SQLiteStore {
   @discardableResult
   public func examine() async throws(StoreError) -> [String] {
@@ -22,7 +22,7 @@ extension SQLiteStore {
     do throws(StoreError) {
       try files?.examine()
     } catch {
-      // What a rebuild moved meanwhile is not missing.
+      // Files that a rebuild moved are not missing.
       guard home.withLock({ $0.files }) == files else { return [] }
       throw error
     }
@@ -35,7 +35,7 @@ extension SQLiteStore {
     return notices
   }
 
-  /// True: the lock's file was gone, and this process has locked a new one.
+  /// True: the lock's file was missing, and this process has locked a new one.
   func takeLock(in folder: StateFolder) throws(StoreError) -> Bool {
     try owning.withLock { _ throws(StoreError) in
       let held = home.withLock { $0.lock }
@@ -51,8 +51,8 @@ extension SQLiteStore {
     }
   }
 
-  /// What is to be said of the key's file. One that was removed from the state folder is written again: without it the
-  /// next start would refuse all that is sealed.
+  /// The report about the key's file. One that was removed from the state folder is written again: without it the next
+  /// start would refuse all sealed data.
   private func keepKey() -> String? {
     let key = home.withLock { $0.key }
     guard let file = key.file, !file.has(key) else { return nil }
@@ -75,7 +75,7 @@ extension SQLiteStore {
     try home.withLock { $0.files }?.examineContents(now)
   }
 
-  /// That nobody wrote to the database itself since this program's last write to it.
+  /// That no other program wrote to the database since this program's last write.
   func examineDatabase() throws(StoreError) {
     let now = OpenFiles.Contents(in: opening.folder)
     try home.withLock { $0.files }?.examineDatabase(now)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Which file is at a path: one that was removed or replaced is another, whatever the path.
+/// The identity of the file at a path: a removed or replaced one differs.
 struct FileIdentity: Sendable, Equatable {
   let device: dev_t
   let inode: ino_t

@@ -1,10 +1,10 @@
 import Broker
 import Glibc
 
-/// The files that an open database is in, so that it is seen when they are removed, replaced or cut: SQLite goes on
-/// writing into files that nobody will find again.
+/// The files of an open database, to notice their removal, replacement or truncation: SQLite continues to write into
+/// unreachable files.
 ///
-/// They are looked at from outside alone. Opening and closing one of them takes SQLite's locks away (fcntl(2)).
+/// They are examined only from outside. Opening and closing one of them releases SQLite's locks (fcntl(2)).
 struct OpenFiles: Sendable, Equatable {
   private struct File: Equatable {
     let path: String
@@ -48,7 +48,7 @@ struct OpenFiles: Sendable, Equatable {
 
   static func == (one: OpenFiles, other: OpenFiles) -> Bool { one.files == other.files && one.folder == other.folder }
 
-  /// That each is still where it was. Names the highest thing that is gone: the folder before what was in it.
+  /// That each still exists at its path. Names the highest missing path: a folder before its content.
   func examine() throws(StoreError) {
     var status = stat()
     guard stat(folder.path, &status) == 0 else { throw absence(of: folder.path, errno) }
@@ -61,9 +61,9 @@ struct OpenFiles: Sendable, Equatable {
     }
   }
 
-  /// That nobody else wrote to the database or its log since this program's last write. Neither would be noticed
-  /// otherwise: an older copy of the database is as sound as the one that it replaced, and of the log nothing is looked at
-  /// before the next start. While this program writes none.
+  /// That no other program wrote to the database or its log since this program's last write. Otherwise it would not be
+  /// noticed: an older copy of the database is valid, and the log is not examined before the next start. Called while
+  /// this program writes nothing.
   func examineContents(_ now: Contents) throws(StoreError) {
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
@@ -71,7 +71,7 @@ struct OpenFiles: Sendable, Equatable {
     try examineDatabase(now)
   }
 
-  /// The same of the database alone.
+  /// The same for only the database.
   func examineDatabase(_ now: Contents) throws(StoreError) {
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     guard now.databaseSize == contents.databaseSize, now.databaseModified == contents.databaseModified else {
@@ -79,7 +79,7 @@ struct OpenFiles: Sendable, Equatable {
     }
   }
 
-  /// What this program writes to.
+  /// The file that this program writes to.
   enum Part {
     /// A commit, also one that is taken back.
     case log

@@ -11,11 +11,11 @@ import StoreRows
 struct Opening {
   /// How long a statement waits for another program that reads or copies the database.
   static let patience: Duration = .seconds(5)
-  /// What the WAL is cut to after a checkpoint.
+  /// The size to which the log is cut after a checkpoint.
   static let logLimit = 4 << 20
   /// Bytes of a database that is read whole before anything is answered: some thousand accounts.
   static let verifiedAtOnce = 8 << 20
-  /// Accounts that are in memory at a time while they are sealed anew.
+  /// The number of accounts in memory at a time while they are sealed again.
   private static let resealed = 1024
   private static let magic = Array("SQLite format 3\0".utf8)
 
@@ -24,7 +24,7 @@ struct Opening {
   /// For tests of a full disk.
   let pageLimit: Int?
   let onWritePoint: (@Sendable (WritePoint) -> Void)?
-  /// Of the database that is open.
+  /// For the open database.
   let log = LogPages()
   /// Before each migration, with the version that it makes.
   var onStep: (@Sendable (Int) -> Void)?
@@ -32,7 +32,7 @@ struct Opening {
   struct Opened {
     let database: Connection
     let keys: Keyring.Settled
-    /// What was damaged and was repaired.
+    /// Repaired damage.
     var damageNotices: [String] = []
   }
 
@@ -83,7 +83,7 @@ struct Opening {
     }
   }
 
-  /// The database says which key is the right one: what is left of a change to it is done, or taken back.
+  /// The database names the right key: an interrupted change of it is completed or undone.
   private func settled(_ database: Connection, _ under: Keyring.Under) throws -> Opened {
     if case .previous(let old) = under {
       do {
@@ -132,7 +132,7 @@ struct Opening {
     try database.close()
   }
 
-  /// An account that cannot be read stays as it is, if it is sealed under the same key.
+  /// An unreadable account stays unchanged, if it is sealed under the same key.
   private static func put(_ account: any PackedAccount, in db: Database, _ sealer: Sealer, at now: Timestamp) throws {
     let stored: StoredAccount
     do throws(StoreError) {
@@ -145,7 +145,7 @@ struct Opening {
     try stored.put(in: db, sealer: sealer)
   }
 
-  /// Opens what a rebuild put in place.
+  /// Opens the result of a rebuild.
   func reopened() throws(StoreError) -> Connection {
     do {
       return try Connection(path: folder.database, writing)
@@ -156,7 +156,7 @@ struct Opening {
 
   // MARK: Looking
 
-  /// What is there. Writes nothing to the database, but for what a journal says must be taken back.
+  /// The existing database. Writes nothing to it, except the rollback that a journal requires.
   func look() throws(StoreError) -> Found {
     guard folder.size(of: folder.database) > 0 else {
       // SQLite would take the empty database for a new one, and delete the log.
@@ -222,7 +222,7 @@ struct Opening {
     }
   }
 
-  /// Reads all of the database on a connection of its own.
+  /// Reads all of the database on a separate connection.
   func verify() throws(StoreError) {
     do {
       let database = try Connection(path: folder.database, reading)
@@ -293,7 +293,7 @@ struct Opening {
     }
   }
 
-  /// Takes the log in and empties it, so that nothing of before stays in it. False: somebody reads the database.
+  /// Checkpoints the log and empties it, so that no older data stay in it. False: the database is being read.
   func cutLog(of database: Connection) throws -> Bool {
     try database.use { try $0.checkpoint(.truncate) }
     return folder.size(of: folder.log) == 0

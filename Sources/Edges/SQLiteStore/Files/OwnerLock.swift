@@ -13,7 +13,7 @@ final class OwnerLock: Sendable {
 
   private let descriptors: Mutex<Descriptors>
 
-  /// What a file system answers that locks files alone (NFS).
+  /// The error of a file system with locks for files only (NFS).
   private static let unlockable = [EBADF, ENOLCK, EOPNOTSUPP]
 
   private init(folder: Int32) { descriptors = Mutex(Descriptors(folder: folder)) }
@@ -22,7 +22,7 @@ final class OwnerLock: Sendable {
 
   /// - Parameters:
   ///   - path: the lock's file, which stays: removing it would let two processes lock two files.
-  ///   - folder: what is owned.
+  ///   - folder: the owned folder.
   ///   - isReadOnly: the file cannot be made. ``lockFile(_:owning:)`` follows once it can.
   static func acquire(
     _ path: String, owning folder: String, isReadOnly: Bool = false
@@ -42,7 +42,7 @@ final class OwnerLock: Sendable {
     return lock
   }
 
-  /// Makes and locks the file, also where it was removed.
+  /// Makes and locks the file, even after its removal.
   func lockFile(_ path: String, owning folder: String) throws(StoreError) {
     let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { throw .unreadable(path: path, detail: systemError(errno)) }
@@ -65,7 +65,7 @@ final class OwnerLock: Sendable {
     if old >= 0 { close(old) }
   }
 
-  /// Whether the file system locks files alone: who removes the file may let another process in.
+  /// Whether the file system locks only files: removing the file may admit another process.
   var isOfFile: Bool { descriptors.withLock { $0.isOfFile } }
 
   /// Whether the lock's file is still the one that is locked: another process would lock another one.

@@ -3,7 +3,7 @@ import SQLite
 import Sealing
 import Synchronization
 
-// A start on a disk that is mounted read-only: what is there is read, and commits fail until the disk takes them.
+// A start on a disk that is mounted read-only: stored data are read, and commits fail until the disk accepts them.
 extension Opening {
   /// The database on a disk that is mounted read-only. Whatever an opening would change is left for ``database()``.
   func databaseToRead() throws(StoreError) -> Opened {

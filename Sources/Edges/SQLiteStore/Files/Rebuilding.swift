@@ -4,15 +4,14 @@ import SQLite
 import Sealing
 import Synchronization
 
-// A new database where the open one is gone or damaged.
+// A new database instead of a missing or damaged one.
 extension SQLiteStore {
-  /// Commits that are under way when it is called, and those that come before it ends, are written into the new
-  /// database after `state`.
+  /// Commits in progress at the call, and later ones before its end, are written into the new database after `state`.
   public func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
     try await alone(for: .rebuild) { () throws(StoreError) in try self.replace(with: state, accounts) }.get()
   }
 
-  /// On the queue, while no commit is written: those that come meanwhile wait.
+  /// On the queue, while no commit is written: later ones wait.
   func alone<Value: Sendable, Failure: StoreFailure>(
     for what: Inbox.Work, _ work: @escaping @Sendable () throws(Failure) -> Value
   ) async -> Result<Value, Failure> {
@@ -53,11 +52,11 @@ extension SQLiteStore {
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     try installDraft(report)
-    // Memory has them, or has what came after them.
+    // Memory has them, or later data.
     forget(home.withLock { $0.rescued })
   }
 
-  /// Puts the draft in place of the database, and opens it.
+  /// Replaces the database with the draft, and opens it.
   func installDraft(_ report: (RebuildStep) -> Void) throws(StoreError) {
     let files = home.withLock { home in
       defer { home.files = nil }

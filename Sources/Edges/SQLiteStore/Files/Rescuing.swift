@@ -12,12 +12,12 @@ import Synchronization
 struct Rescued: Sendable {
   /// The file that they are in.
   let path: String
-  /// Of the file: what was taken over once is not taken over again.
+  /// For the file: merged data are not merged again.
   let id: String
   let accounts: [AccountName: StoredAccount]
   /// Accounts in the file whose secrets cannot be opened.
   let unreadable: [AccountName]
-  /// What else the state had, where all of it was lost: registrations, revocations and logins.
+  /// The rest of a lost state: registrations, revocations and logins.
   var rest = StoredState()
 
   /// The value of the file that has its ``id``, and of the state that has the latest ones.
@@ -26,7 +26,7 @@ struct Rescued: Sendable {
 
   static func ids(_ values: [String: String]) -> [Substring] { values[value, default: ""].split(separator: " ") }
 
-  /// What the state remembers once these are in it.
+  /// The state's record after these are in it.
   static func ids(_ values: [String: String], with rescued: [Rescued]) -> String {
     (ids(values) + rescued.map { $0.id[...] }).suffix(remembered).joined(separator: " ")
   }
@@ -41,10 +41,10 @@ extension [Rescued] {
   }
 }
 
-/// What a start took over.
+/// The data that a start merged.
 public struct TakenOver: Sendable, Equatable {
   public let accounts: [AccountName]
-  /// Those whose secrets cannot be opened: the state keeps what it has of them.
+  /// Accounts whose secrets cannot be opened: the state keeps its own.
   public var unreadable: [AccountName] = []
   /// There is a file, and another user wrote it.
   public var isForeign = false
@@ -54,16 +54,16 @@ public struct TakenOver: Sendable, Equatable {
   static let nothing = TakenOver(accounts: [])
 }
 
-// Accounts that the state folder does not take at the end of a run go into a database beside the socket, sealed under
-// the same key. The next start takes them over. Where the state folder takes nothing even then, they count as if they
-// were in the state, and go there with the first commit.
+// Accounts that the state folder refuses at the end of a run are written into a database next to the socket, sealed
+// under the same key. The next start merges them. If the state folder still refuses writes, they are used as if they
+// were in the state, and saved with the first commit.
 extension SQLiteStore {
-  /// Writes the accounts into a file, with those that an earlier one still has, and replaces that one.
+  /// Writes the accounts into a file, with those of an earlier one, and replaces that one.
   ///
   /// - Parameters:
-  ///   - rest: what else is to be kept, where the state was lost whole.
-  ///   - path: in a folder of this user's, on another file system than the state.
-  ///   - id: another one each time: what was taken over once is not taken over again.
+  ///   - rest: further data to keep, if the whole state was lost.
+  ///   - path: in a folder of this user, on another file system than the state.
+  ///   - id: unique: merged data are not merged again.
   public func rescue(
     _ accounts: [any PackedAccount], with rest: StoredState = StoredState(), to path: String, id: String
   ) async throws(StoreError) {
@@ -88,7 +88,7 @@ extension SQLiteStore {
         throw .writing(error, at: path)
       }
       try self.rescueFiles.withLock { _ throws(StoreError) in
-        // Not all of what is there is in the new one.
+        // The new one lacks a part of the existing one.
         if rescued.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path, keeping: true) }
         guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
         // A commit that ends only now finds nothing to dispose of.
@@ -98,10 +98,10 @@ extension SQLiteStore {
     }
   }
 
-  /// Takes over what ``rescue(_:with:to:id:)`` wrote, where the state has an older form of the same sign-in, or
-  /// none. The file is removed once that is in the state.
+  /// Merges the file of ``rescue(_:with:to:id:)``, if the state has an older form of the same sign-in, or none. The
+  /// file is removed once its data are in the state.
   ///
-  /// - Throws: where the file cannot be read. One that never can be is put aside first.
+  /// - Throws: if the file cannot be read. One that is permanently unreadable is moved aside first.
   public func takeRescued(from path: String) async throws(StoreError) -> TakenOver {
     var status = stat()
     guard lstat(path, &status) == 0 else { return .nothing }
@@ -130,10 +130,10 @@ extension SQLiteStore {
 
   // MARK: On the queue
 
-  /// More could not have been unsaved, but for a state that was lost whole.
+  /// More could not have been unsaved, unless the whole state was lost.
   private static let rescuedMost = 10_000_000
 
-  /// What the file has that is newer than the state.
+  /// The part of the file that is newer than the state.
   private func rescued(at path: String) throws(StoreError) -> Rescued {
     let database = try database()
     do {
@@ -265,7 +265,7 @@ extension SQLiteStore {
 }
 
 extension StoredState {
-  /// What else than accounts another one has, which is newer.
+  /// The other data of a newer file.
   mutating func take(_ newer: StoredState) {
     let providers = Set(newer.registrations.map(\.provider))
     registrations = registrations.filter { !providers.contains($0.provider) } + newer.registrations
@@ -277,7 +277,7 @@ extension StoredState {
 }
 
 extension StoredAccount {
-  /// One whose secrets could not be read takes no place of sealed ones.
+  /// An account with unreadable secrets does not replace a sealed one.
   fileprivate func isNewer(than db: Database) throws -> Bool {
     let sql = "SELECT generation, logged_in_at FROM grants WHERE account = ?"
     guard let row = try db.rows(sql, [.text(grant.account.rawValue)]).first else { return true }
@@ -287,7 +287,7 @@ extension StoredAccount {
     return isNewer(than: Timestamp(milliseconds: loggedInAt), generation)
   }
 
-  /// A later sign-in counts, whatever its generation: a database that was replaced by an older copy has an earlier one.
+  /// The later sign-in is used, regardless of its generation: an older copy of a database has an earlier one.
   fileprivate func isNewer(than loggedInAt: Timestamp, _ generation: Int64) -> Bool {
     guard loggedInAt == grant.loggedInAt else { return loggedInAt < grant.loggedInAt }
     return generation < grant.generation || generation == grant.generation && !grant.isUnreadable

@@ -28,7 +28,7 @@ extension SQLiteStore {
       home.commits.write(home.sealer)
     }
     report(.resealCommitted)
-    // What has taken the database's place meanwhile is under a key that its file must not lose.
+    // A database that replaced this one in the interim is under a key that its file must not lose.
     do throws(StoreError) { try home.withLock { $0.files }?.examine() } catch { throw .store(error) }
     var remains: [String] = []
     if (try? opening.cutLog(of: database)) != true {
@@ -45,7 +45,7 @@ extension SQLiteStore {
     return KeyRotation(file: file.path, accounts: count(database), remains: remains)
   }
 
-  /// Where the new key is that could not be put into its file.
+  /// The location of a new key that could not be written to its file.
   private func whereabouts(of key: SealingKey, _ file: KeyFile, _ error: SealingError) -> String {
     let detail: String
     do throws(SealingError) {
@@ -61,7 +61,7 @@ extension SQLiteStore {
       "the new key is only in memory: keep grantd running, correct \(file.path), and rotate the key again: \(detail)"
   }
 
-  /// As for a commit: looked at before and after, because what is written into a file that is gone is not saved.
+  /// As for a commit: checked before and after, because data written into a missing file are not saved.
   private func openDatabase() throws(KeyRotationError) -> Connection {
     do throws(StoreError) {
       let database = try database()
@@ -92,7 +92,7 @@ extension SQLiteStore {
     }
   }
 
-  /// What an earlier rotation left: its key has its place by now, or the database must be seen not to need it.
+  /// The rest of an earlier rotation: its key is in place, or the database must be examined first.
   private func clearNext(
     beside file: KeyFile, _ key: SealingKey, _ database: Connection
   ) throws(KeyRotationError) {

@@ -7,10 +7,10 @@ import Sealing
 import StoreRows
 import Synchronization
 
-// A database whose structure is damaged, which SQLite can still open: every row that can be found goes into a new one,
-// as it is. The damaged one is put aside.
+// A database with a damaged structure that SQLite can still open: every readable row is copied unchanged into a new
+// one. The damaged one is moved aside.
 extension Opening {
-  /// - Returns: what was done, in a sentence without a full stop.
+  /// - Returns: the result as a sentence without a full stop.
   func salvage(_ key: SealingKey, _ version: Int, because detail: String) throws -> String {
     let count = try draftSalvaged(key, version, because: detail)
     try folder.announceDraft()
@@ -222,9 +222,9 @@ struct Salvage {
   }
 }
 
-/// A sealed value, and what it is bound to, of a row that may be damaged.
+/// A sealed value of a possibly damaged row, and its binding.
 struct SealedSample {
-  /// By table: what its sealed columns are bound to, and those columns.
+  /// The sealed columns of each table, and their binding.
   private static let sealed: [String: (boundTo: [String], columns: [String])] = [
     "grants": (["account", "provider"], ["refresh_token", "id_token", "previous_refresh_token", "dpop_key", "extra"]),
     "tokens": (["account", "scope", "resource"], ["access_token"]),
@@ -269,7 +269,7 @@ struct SealedSample {
 }
 
 extension SQLiteStore {
-  /// Reads. If the structure turns out to be damaged, a new database with the readable rows takes its place, once.
+  /// Reads. If the structure is damaged, a new database with the readable rows replaces it, once.
   func salvaging<Value: Sendable>(
     _ read: () async throws(StoreError) -> Value
   ) async throws(StoreError) -> Value {

@@ -2,9 +2,9 @@ import Broker
 import Glibc
 import Sealing
 
-/// The folder with the database and what belongs to it. For its owner's eyes alone.
+/// The folder with the database and its files. Only for its owner.
 struct StateFolder: Equatable {
-  /// SQLite's files beside a database.
+  /// SQLite's files next to a database.
   static let companions = ["-wal", "-shm", "-journal"]
 
   let path: String
@@ -15,7 +15,7 @@ struct StateFolder: Equatable {
 
   /// A new database that is being written.
   var draft: String { database + ".new" }
-  /// A new database that is whole, and takes the place of the one that is there: at once, or with the next start.
+  /// A complete new database that replaces the existing one: at once, or with the next start.
   var successor: String { database + ".rebuilt" }
 
   /// Whether there is anything that was sealed.

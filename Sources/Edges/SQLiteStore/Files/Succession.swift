@@ -3,21 +3,21 @@ import FoundationEssentials
 import Glibc
 import Sealing
 
-/// How a new database takes the place of the one that is there, so that the end of the process at any instant leaves
-/// the old one or the new one: the new one is whole and on disk under a name of its own; from then on it counts, and the
-/// next start would finish what is left to do. What was there is put aside, never removed.
+/// How a new database replaces the existing one, so that an end of the process at any instant leaves the old or the new
+/// one: the new one is complete and on disk under its own name; from then on it is the store, and the next start
+/// finishes the rest. The old one is moved aside, never removed.
 extension StateFolder {
   /// Sets of files that were put aside; the oldest are removed when there are more.
   static let keptSets = 3
 
   private static let asidePrefix = "grantd.db.damaged-"
 
-  /// What a process that ended in its middle left of a database that nobody has asked for since.
+  /// The rest of a process that ended in the middle, for a database that was not requested since.
   func removeDraft() {
     for suffix in [""] + Self.companions { unlink(draft + suffix) }
   }
 
-  /// Makes the draft, which is closed, the successor. From here on it counts.
+  /// Makes the closed draft the successor. From here on it is the store.
   func announceDraft() throws(StoreError) {
     for suffix in Self.companions where size(of: draft + suffix) > 0 {
       throw .unwritable(path: draft, detail: "its log was not taken in")
@@ -27,10 +27,10 @@ extension StateFolder {
     guard PrivateFiles.syncFolder(path) else { throw withdrawn(systemError(errno)) }
   }
 
-  /// Puts what is there aside, and the successor in its place. Where it fails, all is as it was before the successor
-  /// was announced.
+  /// Moves the old database aside, and the successor to its place. After a failure all is as it was before the
+  /// successor was announced.
   func installSuccessor(onStep: (RebuildStep) -> Void = { _ in }) throws(StoreError) {
-    // What belongs to the old database goes first: SQLite would take its log for the new one's.
+    // The old database's files are moved first: SQLite would use its log for the new one.
     let names = (Self.companions.map { database + $0 } + [database]).filter(exists)
     let aside = freeSetName(for: names)
     var moved: [(from: String, to: String)] = []
@@ -42,7 +42,7 @@ extension StateFolder {
     guard PrivateFiles.syncFolder(path) else { throw undone(moved, systemError(errno)) }
     onStep(.putAside)
     guard rename(successor, database) == 0 else { throw undone(moved, systemError(errno)) }
-    // The name stands; where this fails, the next start finds the successor or the database, which are the same.
+    // The name is final; if this fails, the next start finds the successor or the database, which are equal.
     _ = PrivateFiles.syncFolder(path)
     onStep(.installed)
     prune()
@@ -69,7 +69,7 @@ extension StateFolder {
 
   // MARK: Sets that were put aside
 
-  /// By the time at which the successor was written, which a start that goes on with the same finds again.
+  /// By the time of the successor, which a start that continues with it finds again.
   private func freeSetName(for names: [String]) -> String {
     var status = stat()
     var second = stat(successor, &status) == 0 ? Int(status.st_mtim.tv_sec) : 0
@@ -90,7 +90,7 @@ extension StateFolder {
     for set in sets() where old.contains(set.second) { unlink("\(path)/\(set.name)") }
   }
 
-  /// Only what this program named: what a person put there stays.
+  /// Only names of this program: a user's files stay.
   private func sets() -> [(name: String, second: Int)] {
     let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
     return names.compactMap { name in

@@ -39,7 +39,7 @@ extension SQLiteStore {
     return last
   }
 
-  /// Reads on a connection of its own, as a table of many rows is read whole: commits go on.
+  /// Reads on a separate connection, as a large table is read whole: commits continue.
   private func looking<Value: Sendable>(
     _ body: @escaping @Sendable (Database) throws -> Value
   ) async throws(StoreError) -> Value {

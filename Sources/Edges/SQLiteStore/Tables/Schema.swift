@@ -1,6 +1,6 @@
 import SQLite
 
-/// The tables, as they came to be. A migration that was released never changes; a new one raises ``version``.
+/// The tables in the order of their migrations. A released migration never changes; a new one increases ``version``.
 ///
 /// Times are milliseconds since 1970. Columns of type BLOB are sealed. Scopes are joined by a space.
 enum Schema {
@@ -9,10 +9,10 @@ enum Schema {
   /// `user_version` of the databases that this program writes.
   static let version = 7
 
-  /// Each migration is one transaction: what ends the process leaves the version before or the one after.
+  /// Each migration is one transaction: an end of the process leaves the version before or after it.
   ///
-  /// - Parameter onStep: called before each migration, with the schema version that it leads to. One may take seconds for each
-  ///   million accounts.
+  /// - Parameter onStep: called before each migration, with its schema version. One may take seconds for each million
+  ///   accounts.
   /// - Parameter last: the version to stop at.
   static func migrate(
     _ database: Connection, to last: Int = version, onStep: (@Sendable (Int) -> Void)? = nil,
@@ -32,7 +32,7 @@ enum Schema {
 
   /// Whether nothing was ever committed.
   static func isEmpty(_ db: Database) throws -> Bool {
-    // Of whatever version: a process that ended within the first migrations left the earlier tables.
+    // Of any version: a process that ended within the first migrations left the earlier tables.
     try ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"].allSatisfy {
       try !db.hasTable($0) || db.number("SELECT count(*) FROM \($0)") == 0
     }
@@ -40,7 +40,7 @@ enum Schema {
 
   private static let migrations = [v1, v2, v3, v4, v5, v6, v7]
 
-  /// How old the refresh token is, and whether people were told that it will end.
+  /// The refresh token's age, and whether its end was announced.
   private static let v2 = """
     ALTER TABLE grants ADD COLUMN refresh_token_issued_at INTEGER;
     ALTER TABLE grants ADD COLUMN expiry_announced_at INTEGER;
@@ -61,7 +61,7 @@ enum Schema {
     ) STRICT;
     """
 
-  /// What a login waits for besides a person's sign-in, and what a revocation needs besides the token.
+  /// A login's wait in addition to the user's sign-in, and a revocation's data in addition to the token.
   private static let v4 = """
     ALTER TABLE logins ADD COLUMN progress BLOB;
     ALTER TABLE revocations ADD COLUMN context BLOB;
@@ -82,7 +82,7 @@ enum Schema {
   private static let v7 = ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"]
     .map { "ALTER TABLE \($0) ADD COLUMN code BLOB;" }.joined()
 
-  // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.
+  // A token or an intent may precede its grant within a commit: references are checked at its end.
   private static let v1 = """
     CREATE TABLE meta (
       name TEXT NOT NULL PRIMARY KEY,

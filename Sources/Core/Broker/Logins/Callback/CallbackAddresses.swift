@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// Where the callback endpoint listens, and what redirect URIs follow from that.
+/// The URL of the callback endpoint, and the redirect URIs derived from it.
 @BrokerActor
 final class CallbackAddresses {
   private let clock: BrokerClock
@@ -77,7 +77,7 @@ final class CallbackAddresses {
   /// Whether a proxy passes it on to the callback endpoint.
   func isPublic(_ redirectURI: RedirectURI) -> Bool {
     guard let origin = publicOrigin else { return false }
-    // Where nothing listens, there is nothing that a proxy could pass on to.
+    // Without a listener there is no target for a proxy.
     return port != nil && redirectURI.origin == origin
   }
 }

@@ -4,24 +4,24 @@ public import FoundationEssentials
 public protocol CallbackHandler: Sendable {
   /// `url` is absolute, as the browser asked for it (scheme, host, port, path, query), with the fragment where it came.
   func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome
-  /// A browser opened the short address of a login.
+  /// A browser opened the short URL of a login.
   ///
-  /// - Parameter token: the address's last segment, or whatever a stranger wrote.
+  /// - Parameter token: the URL's last segment, which may be forged.
   func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening
-  /// Whether a login waits for an answer in the fragment of this address (RFC 6749 §4.2.2), which no server sees: a page
-  /// has to bring it. False also where the address bears parameters of its own, which are an answer already.
+  /// Whether a login waits for an answer in the fragment of this URL (RFC 6749 §4.2.2), which no server receives: a
+  /// page must send it. False also if the URL has its own parameters, which are already an answer.
   func awaitsFragment(url: String) async -> Bool
-  /// A provider says that a person signed out there (OpenID Connect Back-Channel Logout §2.5).
+  /// A provider reports a user's logout (OpenID Connect Back-Channel Logout §2.5).
   ///
   /// - Parameters:
-  ///   - provider: the path's last segment: a provider's name in the configuration, or whatever a stranger wrote.
+  ///   - provider: the path's last segment: a configured provider's name, or a forged value.
   ///   - form: the request's body, `application/x-www-form-urlencoded`.
   func handleLogout(provider: String, form: Data) async -> LogoutOutcome
 }
 
-/// What came of a logout token, for the provider (OpenID Connect Back-Channel Logout §2.8).
+/// The result of a logout token, for the provider (OpenID Connect Back-Channel Logout §2.8).
 public enum LogoutOutcome: Sendable, Equatable {
-  /// 200: it was taken, also where nobody was signed in.
+  /// 200: accepted, even if no user was signed in.
   case taken
   /// 400, with an error in JSON.
   case refused(String)
@@ -29,7 +29,7 @@ public enum LogoutOutcome: Sendable, Equatable {
   case unavailable
 }
 
-/// What a browser gets that opened the short address of a login.
+/// The answer for a browser that opened the short URL of a login.
 public enum LoginOpening: Sendable, Equatable {
   /// The address of the authorization request.
   case request(url: String)
@@ -41,7 +41,7 @@ public enum LoginOpening: Sendable, Equatable {
   case unavailable
 }
 
-/// What came of a callback, for the person at the browser. Texts are shown escaped.
+/// The result of a callback, for the user at the browser. Texts are shown escaped.
 public enum CallbackOutcome: Sendable, Equatable {
   /// Signed in. `identity` is who it was, where the provider says.
   /// `program` is the path of the program that started the login, if this run of the broker knows it.
@@ -60,13 +60,13 @@ public enum CallbackOutcome: Sendable, Equatable {
   case providerFault(message: String, hint: String)
   /// The exchange failed.
   case failed(message: String, hint: String)
-  /// One more thing to do, where the login was started.
+  /// A further step is required in the program that began the login.
   case actionRequired(message: String)
-  /// The browser has to go on.
+  /// The browser must continue elsewhere.
   case redirect(url: String)
   /// The login is for another user's browser, and stays pending.
   case otherUser
-  /// Nobody can tell whose browser it is; the login stays pending.
+  /// The browser's user is unknown; the login stays pending.
   case unknownUser
 }
 

@@ -2,7 +2,7 @@ import BrokerAPI
 import FoundationEssentials
 import Grants
 
-/// What came of an address that somebody brought: what the callback page shows and `login.handle_callback` answers.
+/// The result of a callback URL: shown by the callback page and returned by `login.handle_callback`.
 enum CallbackVerdict {
   case completed(LoginID, AccountName, ProviderName)
   /// Its login has been taken by another callback.
@@ -13,7 +13,7 @@ enum CallbackVerdict {
   case failed(RPCError)
   /// Nothing changed.
   case refused(RPCError)
-  /// The browser goes on.
+  /// The browser continues.
   case passedOn(URL)
   /// A person came back from the end of a session.
   case signedOut(ProviderName)

@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-// A callback: whatever a stranger could have forged is refused and leaves the login pending.
+// A callback: anything that could be forged is refused and leaves the login pending.
 extension Logins {
   /// From the callback endpoint.
   func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
@@ -31,7 +31,7 @@ extension Logins {
       return .providerFault(message: error.message, hint: error.hint ?? "")
     case .failed(let error): return .failed(message: error.message, hint: error.hint ?? "")
     case .refused(let error):
-      // The standing hint is for whoever pastes addresses; the message says what to do in a browser.
+      // The standard hint is for pasted URLs; the message has the next step for a browser.
       let isStanding = error.hint == ErrorReason.invalidCallback.defaultHint
       return .refused(message: error.message, hint: isStanding ? "" : error.hint ?? "")
     case .foreign:
@@ -64,7 +64,7 @@ extension Logins {
 
   private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
 
-  /// - Parameter browser: nil: the address was handed over on the socket.
+  /// - Parameter browser: nil: the URL was passed on the socket.
   private func receive(_ url: String, from browser: BrowserUser?) async -> CallbackVerdict {
     guard !isDraining else { return .refused(shuttingDown()) }
     if let provider = endings.returned(url) { return .signedOut(provider) }
@@ -85,7 +85,7 @@ extension Logins {
         next = url
       case .passOn: break
       case .unnamed: unnamed.append(login)
-      // Told in preference to what is wrong with an address that may be for another login.
+      // Reported before faults of a URL that may belong to another login.
       case .refused(.wrongAddress): objection = .wrongAddress
       case .refused(let error): objection = objection ?? error
       }
@@ -124,14 +124,14 @@ extension Logins {
 
   private func claim(_ address: ReturnedAddress, _ login: SavedLogin) -> CallbackClaim {
     if let provider = providers[login.provider]?.provider { return provider.claim(address, login: login) }
-    // Its provider is gone from the configuration, as whoever comes back is told.
+    // Its provider was removed from the configuration, as the returning browser is informed.
     return address.claimedState == login.state ? .named : .foreign
   }
 
   private func receive(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
   ) async -> CallbackVerdict {
-    // First of all: another user learns nothing of the login.
+    // First check: another user learns nothing about the login.
     if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
     if let spent = spent(login.id) { return spent }
     // The clock of the broker that started it decides.
@@ -139,8 +139,8 @@ extension Logins {
       return .failed(
         await fail(login.id, RPCError(.loginExpired, Self.late, hint: again(login))))
     }
-    // What came back has been taken, and a browser may show the page again. But where nothing in it names the login, it
-    // may have been a stranger's.
+    // The answer has been accepted, and a browser may show the page again. But if it does not name the login, it may be
+    // forged.
     if let action = login.action, !isUnfinishedRegistration(login) { return .actionRequired(login.id, action) }
     return await take(address, login)
   }
@@ -157,7 +157,7 @@ extension Logins {
     return providers[login.provider]?.provider.authorizationTraits.correlation == .singleLogin
   }
 
-  /// What a callback for a login that no longer waits comes to; nil where it waits.
+  /// The result of a callback for a login that no longer waits; nil: it waits.
   private func spent(_ id: LoginID) -> CallbackVerdict? {
     switch table[id]?.phase {
     case .pending: nil
@@ -188,7 +188,7 @@ extension Logins {
       guard !error.leavesLoginPending, login.action == nil else {
         return .refused(invalidCallback(error.description))
       }
-      // The state may have been spent by another callback meanwhile.
+      // Another callback may have used the state in the interim.
       if let spent = spent(login.id) { return spent }
       return .failed(await fail(login.id, refusal(error, of: login)))
     }
@@ -240,7 +240,7 @@ extension Logins {
     }
   }
 
-  /// What an answer comes to for a login that waits for a registration already; nil: it is taken, as what is proven is.
+  /// The result of an answer for a login that already waits for a registration; nil: accepted, as every proven answer.
   private func again(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
     guard case .action(_, let memory) = answer, let known = login.action else { return nil }
     if memory == login.memory { return .actionRequired(login.id, known) }
@@ -257,7 +257,7 @@ extension Logins {
   private func spend(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
     switch answer {
     case .code: break
-    // Tokens are taken once from a store that others share; where it has one owner, with the account that they become.
+    // Tokens are accepted once from a shared store; in a store with one owner, together with their account.
     case .issued: guard journal.isShared else { return nil }
     case .action: return nil
     }

@@ -9,7 +9,7 @@ extension Logins {
     let address = ReturnedAddress(url)
     func isOf(_ login: SavedLogin) -> Bool {
       guard let redirect = try? RedirectURI(login.redirectURI) else { return false }
-      // What an address has beyond the registered one is an answer, such as a refusal in the query.
+      // Parameters beyond those of the registered URL are an answer, such as a refusal in the query.
       return address.isAt(redirect) && Self.query(of: url).elementsEqual(Self.query(of: redirect.rawValue))
     }
     let names = providers.all.map(\.provider).filter { $0.authorizationTraits.responseType == .token }.map(\.name)

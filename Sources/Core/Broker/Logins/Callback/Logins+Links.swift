@@ -10,7 +10,7 @@ extension Logins {
     return LoginLink(token: Secret(surroundings.token(bytes: 16)), request: Secret(place.url.absoluteString))
   }
 
-  /// A browser opened a link. Only the login's own user is told anything of it, and uses it up.
+  /// A browser opened a link. Only the login's own user gets information, and uses it up.
   func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening {
     guard let login = table.login(ofLink: Secret(token)) else { return .spent(again: "grantctl login") }
     let saved = login.saved
@@ -25,7 +25,7 @@ extension Logins {
     return .request(url: request.exposed)
   }
 
-  /// Nil: the browser may go on. Where a proxy passes callbacks on, its connection says nothing of the person.
+  /// Nil: the browser may continue. If a proxy passes callbacks on, its connection does not identify the user.
   func refusal(of browser: BrowserUser, _ login: SavedLogin) -> BrowserRefusal? {
     // The users of another machine have other numbers. The `state` still has to be the login's.
     guard isOwn(login), RedirectURI(rawValue: login.redirectURI)?.isLoopback == true,

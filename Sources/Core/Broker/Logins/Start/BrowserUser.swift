@@ -12,7 +12,7 @@ public enum BrowserUser: Sendable, Hashable {
 /// Why a browser may neither open a login nor complete it.
 enum BrowserRefusal {
   case otherUser
-  /// The kernel does not tell whose it is.
+  /// The kernel does not identify the user.
   case unknownUser
 
   /// Nil: it is the user's own browser.

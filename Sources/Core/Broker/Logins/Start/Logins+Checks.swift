@@ -4,10 +4,10 @@ import Grants
 import Logging
 import OAuth
 
-// What a login may be asked for, and whether it can go on.
+// The permitted parameters of a login, and whether it can continue.
 extension Logins {
-  /// A login goes on at the server that it began at. What the person brings from there, and what proves that it is this
-  /// login's (RFC 7636), must not go to the server that a reload has put in its place.
+  /// A login continues at the server where it began. The user's answer, and the proof that it belongs to this login
+  /// (RFC 7636), must not be sent to a server that replaced it in a reload.
   func moved(_ login: SavedLogin) -> RPCError? {
     guard providers[login.provider] != nil, !providers.isOwn(login.startedAt, of: login.provider) else { return nil }
     return RPCError(
@@ -16,7 +16,7 @@ extension Logins {
       hint: "Start again with `grantctl login \(login.provider) \(login.account)`.")
   }
 
-  /// What would change the request's meaning, or what is checked when the browser comes back.
+  /// Parameters that would change the request's meaning, or values checked at the callback.
   static let ownParameters: Set<String> = [
     "scope", "resource", "request", "request_uri", "response_mode", "response_type", "nonce", "state", "client_id",
     "client_secret", "redirect_uri", "code_challenge", "code_challenge_method", "dpop_jkt",
@@ -39,8 +39,8 @@ extension Logins {
     try checkRoom(account, caller: caller)
   }
 
-  /// Who may name any user may have that user sign in for an account of their own: the callback would no longer prove
-  /// that the person at the browser wanted it.
+  /// A caller that may name any user could let that user sign in for its own account: the callback would no longer
+  /// prove the consent of the user at the browser.
   func checkBrowser(_ user: UInt32?, caller: Caller) throws(RPCError) {
     guard let user, user != caller.uid, !authorizer.policy.isPrivileged(caller) else { return }
     throw RPCError(
@@ -77,7 +77,7 @@ extension Logins {
     }
   }
 
-  /// Where nothing in a callback says of which login it is, and where the provider wants it so, one login waits at a time.
+  /// If a callback cannot name its login, and if the provider requires it, one login waits at a time.
   func checkAlone(_ provider: any Provider, caller: Caller) throws(RPCError) {
     let traits = provider.authorizationTraits
     guard traits.correlation == .singleLogin else { return }

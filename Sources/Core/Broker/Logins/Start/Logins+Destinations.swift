@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-// Where a login can take place, and where it ends.
+// The possible places of a login, and its end.
 extension Logins {
   func destinations(
     _ kinds: [String], _ place: AuthorizationPlace, _ redirectURI: RedirectURI, _ link: LoginLink?
@@ -25,8 +25,8 @@ extension Logins {
     }
   }
 
-  /// A link that names a pushed request has to be opened while the provider keeps that (RFC 9126 §2.2). Signing in then
-  /// takes a person as long as it takes, so the login itself does not end with its link.
+  /// A link with a pushed request must be opened while the provider keeps that (RFC 9126 §2.2). The sign-in itself may
+  /// take longer, so the login does not end with its link.
   func linkWarning(_ place: AuthorizationPlace, _ traits: AuthorizationTraits) -> String? {
     guard let lifetime = place.expiresIn, lifetime * 2 < traits.lifetime else { return nil }
     return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"

@@ -23,12 +23,12 @@ extension Logins {
     return new.map(\.id)
   }
 
-  /// What the callback did not end waits on where it began.
+  /// A login that the callback did not end waits at the broker where it began.
   func handBack(_ ids: [LoginID]) {
     for id in ids where table[id]?.isPending == true { table[id] = nil }
   }
 
-  /// Another login at the provider, where it allows one at a time and another broker began it.
+  /// Another login at a provider that permits one at a time, begun by another broker.
   func otherElsewhere(_ name: ProviderName) async throws(StoreError) -> SavedLogin? {
     guard journal.isShared, providers[name]?.provider.authorizationTraits.correlation == .singleLogin else {
       return nil

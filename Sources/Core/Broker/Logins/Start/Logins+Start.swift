@@ -13,7 +13,7 @@ extension Logins {
     throw providerChanged(try providerName(params.provider))
   }
 
-  /// Nil: a reload came, and what was checked and begun was of other settings. Nobody has seen any of it.
+  /// Nil: a reload happened, and the checks and the login concern other settings. No caller has seen it.
   private func start(
     _ params: LoginStart.Params, caller: Caller
   ) async throws(RPCError) -> LoginStart.Result? {
@@ -146,7 +146,8 @@ extension Logins {
     saved.browserUID = params.browser_uid == caller.uid ? nil : params.browser_uid
     saved.link = link
     saved.offered = first.map { OpenedDestination(kind: $0.kind, app: $0.app) }
-    // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
+    // Other logins have begun in the interim, and this one reserves its slot before it is on disk. Its state is not
+    // published yet.
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
@@ -165,7 +166,7 @@ extension Logins {
     return saved
   }
 
-  /// People copy it into commands, where nothing that begins with a hyphen is an argument.
+  /// Users copy it into commands, where an argument must not begin with a hyphen.
   private func newLoginID() -> LoginID? {
     let text = surroundings.token(bytes: 16)
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)

@@ -43,7 +43,7 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
     if index < heap.count { move(last, to: index) }
   }
 
-  /// The earliest; nil where there is none.
+  /// The earliest; nil if there is none.
   func first() -> (key: Key, at: Timestamp)? { heap.first.map { ($0.key, $0.at) } }
 
   mutating func popFirst() -> (key: Key, at: Timestamp)? {
@@ -63,7 +63,7 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
     return taken.map(\.key)
   }
 
-  /// Puts the entry in the place of another, and then where it belongs.
+  /// Replaces another entry, then restores the order.
   private mutating func move(_ entry: Entry, to index: Int) {
     if entry < heap[index] { rise(entry, from: index) } else { sink(entry, from: index) }
   }

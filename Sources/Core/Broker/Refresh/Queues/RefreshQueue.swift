@@ -7,13 +7,14 @@ struct RefreshQueue: Sendable {
   /// Those that callers wait for, in the order in which they came.
   private var order: Deque<AccountName> = []
   private var wanted: Set<AccountName> = []
-  /// Those whose time has come, by when their token ends. Those that need no refresh token apart: they go on while the
-  /// store fails.
+  /// Due accounts, by the end of their token. Those without a refresh token are separate: they continue while the store
+  /// fails.
   private(set) var due = MomentHeap<AccountName>()
   private(set) var dueWithoutLoss = MomentHeap<AccountName>()
   /// Due accounts whose latest request had no answer, the latest first.
   private var unanswered = MomentHeap<AccountName>()
-  /// Those whose last failure was the provider's, by when their token ends: any of them can probe it. Apart likewise.
+  /// Accounts whose last failure was the provider's, by the end of their token: any of them can probe it. Separated in
+  /// the same way.
   private var stalled = MomentHeap<AccountName>()
   private var stalledWithoutLoss = MomentHeap<AccountName>()
   /// Those that are due, and good otherwise.
@@ -26,7 +27,7 @@ struct RefreshQueue: Sendable {
   var dueCount: Int { due.count + dueWithoutLoss.count }
   var riskyCount: Int { due.count }
 
-  /// Where an account stands: what its grant says now.
+  /// The account's state according to its grant.
   struct Place: Sendable {
     var end: Timestamp
     var isDue: Bool
@@ -63,7 +64,7 @@ struct RefreshQueue: Sendable {
     stalled.contains(account) || stalledWithoutLoss.contains(account)
   }
 
-  /// The account is gone, or at another provider.
+  /// The account was removed, or moved to another provider.
   mutating func forget(_ account: AccountName) {
     unwant(account)
     due.remove(account)
@@ -104,11 +105,12 @@ struct RefreshQueue: Sendable {
     case all
   }
 
-  /// Who is next while the provider answers: whom callers wait for, in their order; then whose token ends first.
+  /// The next account while the provider answers: those with waiting callers, in their order; then the one whose token
+  /// ends first.
   ///
   /// - Parameters:
-  ///   - due: which of those that no caller waits for may begin.
-  ///   - isAllowed: whether the account's refresh may begin now. Asked of wanted accounts alone.
+  ///   - due: which accounts without waiting callers may begin.
+  ///   - isAllowed: whether the account's refresh may begin now. Called only for accounts with waiting callers.
   mutating func next(
     _ due: Due, _ isAllowed: (AccountName) -> Bool
   ) -> (account: AccountName, isWanted: Bool)? {
@@ -120,7 +122,7 @@ struct RefreshQueue: Sendable {
     return (safe.key, false)
   }
 
-  /// Of those whom callers wait for, so many may probe.
+  /// The number of accounts with waiting callers that may probe.
   static let wantedProbers = 64
 
   /// Who may probe a provider that does not answer: the first whom callers wait for, each with its place among them, and of

@@ -8,7 +8,7 @@ struct RefreshQueues {
 
   subscript(provider: ProviderName) -> RefreshQueue? {
     get { queues[provider] }
-    // In place: a copy of a queue would cost as much as it is long.
+    // In place: a copy of a queue would cost its length.
     _modify { yield &queues[provider] }
   }
 
@@ -19,7 +19,7 @@ struct RefreshQueues {
     queues.reduce(0) { $0 + (isIncluded($1.key) ? $1.value.riskyCount : 0) }
   }
 
-  /// Notes where the account stands. One that is in no queue enters its provider's where it is due or waits for it.
+  /// Updates the account's position. An account in no queue enters its provider's if it is due or waits.
   mutating func place(_ account: AccountName, at provider: ProviderName, _ place: RefreshQueue.Place) {
     if let old = places[account], old != provider { queues[old]?.forget(account) }
     guard place.isDue || place.isStalled || places[account] != nil else { return }

@@ -61,7 +61,7 @@ extension RefreshEngine {
       let key = grant.isUnproven ? SavedToken.Key() : key
       do throws(RPCError) {
         if answer == .refresh { try checkNarrowing(key, of: grant, since: firstOwn) }
-        // What a fresh token does not have, the next one will not have either. One that another broker wrote may be old.
+        // A lifetime that a fresh token lacks, the next one will lack too. One from another broker may be old.
         if answer == .refresh, let latest = grant.token(for: key), latest.generation != first,
           grant.rejectedGeneration != latest.generation, unwanted != latest.generation,
           !journal.isShared || latest.issuedAt >= asked
@@ -106,11 +106,12 @@ extension RefreshEngine {
     throw timedOut(account)
   }
 
-  /// The account's token, to be sent to a server: one of the server and the client that its provider is configured with.
+  /// The account's token for a request to a server: one of the server and the client that are configured for its
+  /// provider.
   ///
-  /// A reload may have moved the provider. Then a token of before counts as refused, as the server of now would refuse it,
-  /// and is not sent there for that; the next one is had from the server of now. Where none can be had without a person,
-  /// the token stays: it is good again when the configuration is what it was.
+  /// A reload may have moved the provider. Then an earlier token counts as refused, as the current server would refuse
+  /// it, and is not sent there; the next one is requested from the current server. If none can be obtained without a
+  /// user, the token stays: it is valid again under the earlier configuration.
   func ownToken(
     of account: AccountName, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
@@ -127,7 +128,7 @@ extension RefreshEngine {
     throw providerMoved(account)
   }
 
-  /// Whether the server and the client that are configured now are those that the token is of.
+  /// Whether the token is of the server and the client that are configured now.
   func isOwn(_ token: SavedToken, _ saved: SavedGrant) -> Bool { providers.isOwn(token.issuedAt, of: saved.provider) }
 
   private func foreignToken(_ saved: SavedGrant) -> RPCError {
@@ -150,8 +151,8 @@ extension RefreshEngine {
     if case .token = grant.lastResort(at: now, key: key) { true } else { false }
   }
 
-  /// Whether the token would do but for the time left that the caller demands. Root and the broker's own user are not
-  /// charged for that.
+  /// Whether only the caller's minimum lifetime excludes the token. Root and the broker's own user are not charged for
+  /// that.
   private func isUsable(
     _ grant: Grant, _ key: SavedToken.Key, without minimumTTL: Duration?, of asker: Asker?
   ) -> Bool {
@@ -160,8 +161,8 @@ extension RefreshEngine {
     return false
   }
 
-  /// Narrowing may have become unavailable since the caller asked. A refresh of the account's own token would not return
-  /// what it waits for, and each round would begin another one.
+  /// Narrowing may have become unavailable since the caller asked. A refresh of the account's own token would not
+  /// return the wanted one, and each round would begin another.
   ///
   /// - Parameter first: the generation of the account's own token when the caller asked.
   private func checkNarrowing(_ key: SavedToken.Key, of grant: Grant, since first: Int64?) throws(RPCError) {
@@ -205,7 +206,7 @@ extension RefreshEngine {
     budgets.narrowings.take(account, asker.holder, at: uptime)
   }
 
-  /// A caller has valid tokens replaced at the expense of its own budget.
+  /// A caller that has valid tokens replaced uses its own budget.
   private func checkBudget(of asker: Asker, _ account: AccountName) throws(RPCError) {
     guard asker.isPaced, let wait = budgets.replacements.wait(account, asker.holder, at: uptime) else { return }
     throw RPCError(

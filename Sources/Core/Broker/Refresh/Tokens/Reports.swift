@@ -30,11 +30,11 @@ struct Asker: Sendable {
   }
 }
 
-/// The callers that each token was handed out to since the broker started. A caller may report only a token that it had.
-/// Used by the socket's loop and by the broker.
+/// The callers that got each token since the broker's start. A caller may report only a token that it got. Used by the
+/// socket's loop and by the broker.
 final class Handouts: Sendable {
-  /// The user of a ``Reporter`` that stands for all processes of its unit: a unit has loaded the token as it was started,
-  /// before it became another user.
+  /// The user of a ``Reporter`` for all processes of a unit: a unit loads the token at its start, before it changes its
+  /// user.
   static let anyUser = UInt32.max
 
   /// Generations that are kept of one account, and callers of one generation.
@@ -50,7 +50,7 @@ final class Handouts: Sendable {
 
   private struct State {
     var handouts: [String: [Handout]] = [:]
-    /// Some were dropped: a generation without an entry may have been handed out all the same.
+    /// Some were dropped: a generation without an entry may have been released nevertheless.
     var isIncomplete = false
   }
 
@@ -102,7 +102,7 @@ struct TokenBudgets {
 /// Who pays for the replacement of valid tokens. Each holder may have three of an account replaced without a pause, and one
 /// more every five minutes.
 struct ReplacementBudgets {
-  /// A refresh that a holder asked for alone.
+  /// A refresh that one holder requested.
   struct Charge: Sendable, Equatable {
     let number: UInt64
     let holder: Holder
@@ -127,10 +127,10 @@ struct ReplacementBudgets {
     charges[account] = Charge(number: last, holder: holder, at: now)
   }
 
-  /// What the account's refresh will be charged to.
+  /// The budget that the account's refresh will be charged to.
   func charge(for account: AccountName) -> Charge? { charges[account] }
 
-  /// The new token is there: its holder is charged.
+  /// The new token exists: its holder is charged.
   mutating func replaced(_ account: AccountName, at now: Duration) {
     guard let charge = charges.removeValue(forKey: account) else { return }
     budgets.take(account, charge.holder, at: now)
@@ -187,7 +187,7 @@ struct HolderBudgets {
     return min(burst, level.left + (now - level.at).inSeconds / pause.inSeconds)
   }
 
-  /// Drops full entries; where there is none, the one that is nearest to full.
+  /// Drops full entries; if there is none, the fullest.
   private mutating func makeRoom(at now: Duration) {
     levels = levels.filter { left($0.key, at: now) < burst }
     guard levels.count >= Self.most, let fullest = levels.keys.max(by: { left($0, at: now) < left($1, at: now) }) else {

@@ -33,9 +33,9 @@ final class TokenRequests: Piece {
     self.authorizer = authorizer
   }
 
-  /// `token.get`, where the cache had no answer.
+  /// `token.get` without an answer in the cache.
   ///
-  /// - Parameter isPaced: the caller's budgets and places count; false: the broker asks in its own interest.
+  /// - Parameter isPaced: the caller's budgets and slots apply; false: the broker asks for its own purpose.
   func token(
     _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool = true
   ) async throws(RPCError) -> TokenGet.Result {
@@ -50,7 +50,7 @@ final class TokenRequests: Piece {
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: asker,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
-    // What a rule was when the caller came may be another by now, and the provider may have answered with more.
+    // The rule may have changed since the request, and the provider may have answered with more scopes.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
     accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.caller))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
@@ -81,8 +81,8 @@ final class TokenRequests: Piece {
     accounts.cache.handouts.note(account.rawValue, generation, to: reporter)
   }
 
-  /// `token.report_rejected`. The report counts for its caller only. Other callers are served the token until a new one
-  /// is there, or the provider says that the token is invalid.
+  /// `token.report_rejected`. The report applies only to its caller. Other callers are served the token until a new one
+  /// exists, or the provider reports it invalid.
   func reportRejected(
     _ params: TokenReportRejected.Params, _ permission: Permission
   ) async throws(RPCError) -> TokenReportRejected.Result {
@@ -117,7 +117,7 @@ final class TokenRequests: Piece {
     case .new(let new):
       key = new
       accounts.publish(account)
-      // On disk, so that the caller's next process and a restarted broker know of it.
+      // On disk, so the caller's next process and a restarted broker know it.
       try await saveReports(of: account, for: asker, until: deadline)
     }
     if !grant.saved.isRenewable {
@@ -130,14 +130,14 @@ final class TokenRequests: Piece {
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
-  /// Whether the caller had this token from the broker. Where that is not known (another run handed the token out, or the
-  /// record was dropped), it is enough that the caller may have the token now without a person's confirmation.
+  /// Whether the caller got this token from the broker. If that is unknown (another run released the token, or the
+  /// record was dropped), it is enough that the caller may have the token now without approval.
   private func wasGiven(_ generation: Int64, _ grant: Grant, _ permission: Permission) -> Bool {
     let reporter = Reporter(permission.caller)
     let account = grant.saved.account.rawValue
     let known = accounts.cache.handouts.has(account, generation, reporter)
     if known == true { return true }
-    // A report on a token that is gone has no effect.
+    // A report of a replaced token has no effect.
     guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else { return true }
     guard known == nil || !grant.isOfThisRun(token.key), permission.confirmation == nil else { return false }
     guard permission.access != .idToken else { return true }
@@ -218,7 +218,7 @@ final class TokenRequests: Piece {
     if verified.count >= Limit.verifiedTokens { verified = [:] }
   }
 
-  /// Sets the function that asks an account's provider whether its token is valid; it returns nil where there is no answer.
+  /// Sets the function that asks an account's provider whether its token is valid; it returns nil without an answer.
   func verifies(_ verify: @escaping @BrokerActor (AccountName, Duration) async -> Bool?) { self.verify = verify }
 
   /// `account.refresh`: gets a new token. The current one is served to all callers until then.
@@ -248,7 +248,7 @@ final class TokenRequests: Piece {
     return .init(refreshed: token.generation > grant.mainGeneration, generation: token.generation)
   }
 
-  /// Another request is sent although the answer to the last one may still come, as somebody wants it so.
+  /// Another request is sent on demand although the answer to the last one may still arrive.
   private func stopAwaiting(_ account: AccountName, isManaged: Bool, _ caller: Caller) throws(RPCError) {
     guard isManaged else {
       throw RPCError(
@@ -263,7 +263,7 @@ final class TokenRequests: Piece {
       metadata: ["account": "\(account)", "caller_uid": "\(caller.uid)"])
   }
 
-  /// Waits for the work, but not beyond the deadline: the work goes on then, so that a slow disk delays no caller.
+  /// Waits for the work until the deadline: the work continues then, so a slow disk delays no caller.
   private func finish(
     for asker: Asker, by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void
   ) async throws(RPCError) {

@@ -8,7 +8,7 @@ enum ProcessFront {
 
   /// Before there are threads.
   static func begin() {
-    // A reader that went away is an error of write(2).
+    // A closed reader is an error of write(2).
     signal(SIGPIPE, SIG_IGN)
     guard let taken = LeftConnection.take() else { return }
     left.withLock { $0 = taken }
