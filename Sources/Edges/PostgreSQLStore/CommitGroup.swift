@@ -171,11 +171,11 @@ struct CommitGroup {
         let lease = Lease(account: intent.account, fence: UInt64(bitPattern: fence))
         results.append(.success(.granted(lease, intents[intent.account]?.new ?? intent)))
       } else {
-        // No row: it was given back meanwhile.
+        // No row: the lease is free by now.
         let row = answers[lease + 1].rows.first ?? [.null, .null]
         results.append(
           .success(
-            .held(LeaseHolder(name: row[1].text ?? "", remaining: .milliseconds(max(0, row[0].integer ?? 0))))))
+            .held(LeaseHolder(name: row[1].text ?? "unknown", remaining: .milliseconds(max(0, row[0].integer ?? 0))))))
       }
     }
     return (results, told)
@@ -192,7 +192,7 @@ struct CommitGroup {
       }
       told.formUnion(concerned[index])
       if case .lease = jobs[index].work {
-        results.append(.success(.held(LeaseHolder(name: "", remaining: .zero))))
+        results.append(.success(.held(LeaseHolder(name: "unknown", remaining: .zero))))
       } else {
         results.append(.success(nil))
       }

@@ -37,7 +37,7 @@ final class CommitQueue: @unchecked Sendable {
   /// The latest group in the database.
   var latest = Data()
   var timeline = ""
-  /// Called with what a transaction changed.
+  /// Called with the rows that a transaction changed.
   var tell: @Sendable (Set<Report>) -> Void = { _ in }
 
   init(

@@ -172,7 +172,7 @@ public final class PostgreSQLStore: Store {
       return try await own.lease(intent, for: duration, takeover, expecting: [])
     }
     return try await queue.add(.lease(intent, for: duration, takeover), expecting: expecting)
-      ?? .held(LeaseHolder(name: "", remaining: .zero))
+      ?? .held(LeaseHolder(name: "unknown", remaining: .zero))
   }
 
   public func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool {

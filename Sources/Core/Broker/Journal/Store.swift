@@ -55,7 +55,7 @@ public protocol Store: Sendable {
   /// still be under way: the store waits for its end, or ends it, before it returns false.
   func contains(_ commit: Revision) async throws(StoreError) -> Bool
 
-  /// This broker among those that share the store; nil: the store has one owner.
+  /// This broker, as one of the brokers that share the store; nil: the store has one owner.
   var node: Node? { get }
 
   /// Leases the account's refresh to this broker, with the note that its refresh token is about to be sent, in one

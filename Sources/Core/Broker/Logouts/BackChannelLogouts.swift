@@ -113,7 +113,7 @@ final class BackChannelLogouts: Piece {
   /// §2.7: grants for offline use (`offline_access`) continue; all others end. If another broker changed the account
   /// first, the sign-out is decided again.
   ///
-  /// - Parameter concerns: whether the sign-out is of the person or the session of this grant.
+  /// - Parameter concerns: whether the sign-out is of the user or the session of this grant.
   func signOut(_ account: AccountName, at name: ProviderName, _ concerns: (SavedGrant) -> Bool) async {
     let message = "the user signed out at the provider"
     for _ in 0..<Limit.conflicts {

@@ -16,7 +16,7 @@ public struct HTTPRequest: Sendable, Equatable {
   public var signatures: [Signature] = []
   /// The TLS settings; nil: the system's authorities, and no client certificate.
   public var tls: TLSChoice?
-  /// Nothing is sent after this time since boot, which includes time in which the machine or the process stood still;
+  /// Nothing is sent after this time since boot, which includes time in which the machine or the process was stopped;
   /// nil: any time.
   public var latestSend: Duration?
 
