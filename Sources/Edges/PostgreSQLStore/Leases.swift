@@ -48,7 +48,7 @@ extension Writer {
     return intent
   }
 
-  /// Two statements: takes the lease where it is free, and says how long it is held otherwise, and by whom.
+  /// Two statements: takes a free lease; otherwise returns its holder and the time left.
   ///
   /// - Parameters:
   ///   - intent: as of ``continued(_:from:)``.

@@ -263,7 +263,7 @@ struct Report: Hashable, Sendable {
 
   init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
-  /// Nil: the change is this machine's alone.
+  /// Nil: the change is only for this machine.
   init?(_ change: Change) {
     if let account = Writer.account(of: change) {
       self.init(.account, account.rawValue)

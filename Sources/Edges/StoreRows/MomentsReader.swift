@@ -4,7 +4,7 @@ import OAuth
 
 /// Reads of packed rows what is due when, for the usual account: at a start that is done for each of them.
 ///
-/// Whatever is not usual (a refresh that failed, narrowed tokens, an intent, a person's name with escapes) is left to the
+/// An unusual row (a refresh that failed, narrowed tokens, an intent, a user's name with escapes) is left to the
 /// reader of everything.
 struct MomentsReader {
   private let bytes: UnsafeRawBufferPointer
@@ -55,7 +55,7 @@ struct MomentsReader {
     return offset == bytes.count && !isDamaged ? StoredAccount(grant: grant, tokens: tokens, intent: nil) : nil
   }
 
-  /// Of the login's own.
+  /// For the login's own token.
   private mutating func token(of account: AccountName) -> SavedToken? {
     _ = text()
     guard text()?.isEmpty == true, text()?.isEmpty == true else { return nil }

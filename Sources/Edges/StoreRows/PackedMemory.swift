@@ -52,13 +52,13 @@ package final class PackedMemory: Sendable {
       return (block, index)
     }
     guard let (block, index) = found else { throw DatabaseError(.outOfMemory) }
-    // Nobody else has this slot.
+    // No other row has this slot.
     bytes.withUnsafeBytes { block.slot(index).copyMemory(from: $0) }
     return Slot(self, block, index, count: bytes.count)
   }
 
   private func free(_ block: Block, _ index: UInt32) {
-    // As the heap does with what it is given back.
+    // As the heap does with freed memory.
     block.slot(index).initializeMemory(as: UInt8.self, repeating: 0)
     open.withLock { open in
       if block.isFull { open[block.slotSize, default: []].append(block) }
@@ -74,7 +74,7 @@ package final class PackedMemory: Sendable {
 }
 
 extension PackedMemory {
-  /// - Note: ``slot(_:)`` is read and written by the one who has that slot; the rest is the lock's.
+  /// - Note: ``slot(_:)`` is read and written by the slot's row; the rest is the lock's.
   fileprivate final class Block: @unchecked Sendable {
     let slotSize: Int
     private let memory: UnsafeMutableRawBufferPointer

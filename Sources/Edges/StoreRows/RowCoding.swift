@@ -239,7 +239,7 @@ enum SubjectText {
     return String(decoding: rest[..<end], as: UTF8.self)
   }
 
-  /// Where the member's value begins. Behind a comma or a brace it can only be the member: a quotation mark within a text
+  /// The beginning of the member's value. Behind a comma or a brace it can only be the member: a quotation mark within a text
   /// follows a backslash.
   private static func end(of member: [UInt8], in text: UnsafeBufferPointer<UInt8>) -> Int? {
     guard text.count > member.count else { return nil }

@@ -1,7 +1,7 @@
 import Grants
 import OAuth
 
-/// A standing as it is on disk: a word to ask for, and JSON with the rest. Apart from the type in memory, whose cases
+/// A standing as it is on disk: a name for queries, and JSON with the rest. Apart from the type in memory, whose cases
 /// may be renamed while stores stay as they are.
 struct StandingRecord {
   enum Kind: String {

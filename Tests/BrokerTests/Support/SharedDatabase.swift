@@ -5,7 +5,7 @@ import Synchronization
 
 @testable import Broker
 
-/// What several brokers share: leases by a clock of its own, fences, expectations, and notifications of what others did.
+/// What several brokers share: leases by a clock of its own, fences, expectations, and notifications of others' changes.
 final class SharedDatabase: Sendable {
   struct Held: Equatable {
     var fence: UInt64
@@ -72,7 +72,7 @@ final class SharedDatabase: Sendable {
       self, number: number, node: Node(id: id, name: "node\(number)", run: "run\(number)"), changes: changes)
   }
 
-  /// The broker hears of no change any more.
+  /// The broker gets no more notifications.
   func silence(_ store: SharedStore) { state.withLock { $0.readers[store.number] = nil } }
 
   private func tell(_ changes: [ChangesElsewhere], from number: Int) {
@@ -249,7 +249,7 @@ final class SharedStore: Store {
     case fails
     /// Commits are made, and their answers are lost.
     case forgets
-    /// Nothing is done, which the caller cannot know of commits.
+    /// Nothing is done, which the caller of a commit cannot know.
     case loses
   }
 

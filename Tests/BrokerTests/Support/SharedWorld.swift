@@ -69,7 +69,7 @@ struct SharedWorld: Sendable {
     return try #require(try await takeLease(name))
   }
 
-  /// Somebody else refreshes the account whose lease has ended, and does not give it back.
+  /// Another broker refreshes the account whose lease has ended, and does not give it back.
   func takeLease(_ name: String, attempts: Int = 5) async throws -> (SharedStore, Lease)? {
     let store = database.join()
     let hash = database.disk.grant(name)?.refreshToken?.fingerprint ?? ""

@@ -8,7 +8,7 @@ struct Options {
   /// At most so many.
   var accounts: Int?
   var sabotage: Sabotage?
-  /// Of a fleet.
+  /// For a fleet.
   var fault: FleetFault?
 }
 

@@ -173,4 +173,5 @@ def restarted(world):
 
 CASES = {
     "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
-    "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login, "stopped": stopped, "restarted": restarted}
+    "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login, "stopped": stopped,
+    "restarted": restarted}

@@ -247,7 +247,7 @@ extension Backups {
     accounts.changed(saved.account)
   }
 
-  /// The other broker's pending revocations, except those that would end a grant in use here.
+  /// The other broker's pending revocations, except revocations that would end a grant in use here.
   private func comingRevocations(_ state: StoredState, _ plan: Restoration) async -> [PendingRevocation] {
     guard !state.revocations.isEmpty else { return [] }
     func people(_ revocation: PendingRevocation) -> [String] {

@@ -2,7 +2,7 @@ public import Grants
 
 /// What this broker knows to be on disk of the accounts of a store that several brokers share.
 struct KnownRevisions {
-  /// Those of the accounts as they are in memory, or as they were before what is unsaved.
+  /// Those of the accounts as they are in memory, or as they were before unsaved changes.
   fileprivate(set) var ofAccounts: [AccountName: Revision] = [:]
   /// Who issued the accounts' tokens: ``StoredAccount/issuer``.
   fileprivate(set) var issuers: [AccountName: String] = [:]

@@ -112,7 +112,7 @@ public protocol Store: Sendable {
   /// The database is damaged or missing: moves the rest aside and writes a new one, which is on disk on return.
   /// Concurrent commits go to the new one. After a failure nothing has changed and it can be repeated.
   ///
-  /// - Parameter accounts: those that `state` lacks.
+  /// - Parameter accounts: the accounts that `state` lacks.
   func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError)
 
   /// Its location, for messages.

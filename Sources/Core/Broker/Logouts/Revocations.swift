@@ -120,7 +120,7 @@ final class Revocations: Piece {
 
   // MARK: Trying
 
-  /// Tries those that are due, a few at a time at each provider; returns the time of the next one.
+  /// Tries due revocations, a few at a time at each provider; returns the time of the next one.
   func tick() -> Timestamp? {
     while let first = due.first(), first.at <= now {
       due.remove(first.key)

@@ -3,7 +3,7 @@ import OAuth
 
 /// The leases of running refreshes, and those of other brokers.
 struct RefreshLeases {
-  /// Of this broker. The next refresh of an account may begin before the last one has released its lease.
+  /// This broker's leases. The next refresh of an account may begin before the last one has released its lease.
   var held: [Key: Held] = [:]
   /// Refreshes whose request was sent and whose answer has not come.
   var awaited: Set<Key> = []

@@ -52,7 +52,7 @@ extension Router: LoopbackBroker {
     }
     var names: String?
     do throws(RPCError) {
-      // A caller without the right learns nothing of the account: destinations are checked after that.
+      // The account is not revealed to a caller without the right: destinations are checked after that.
       let url: Result<String, RPCError>
       do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
       var request = broker.calls.apiRequest(

@@ -49,7 +49,7 @@ public struct Router: Dispatcher {
     var calls: String?
     do throws(RPCError) {
       let params = try Self.decode(M.self, from: params) { () throws(RPCError) in
-        // A caller that may not call it at all learns nothing about its parameters.
+        // The parameters are not revealed to a caller without the right.
         switch M.subject {
         case .broker: _ = try authorizer.authorize(principal, M.access, M.name, account: nil)
         case .account, .someAccount:

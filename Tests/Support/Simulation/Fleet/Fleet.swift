@@ -31,7 +31,7 @@ final class Fleet: @unchecked Sendable {
   var issued = 0
   let healsAt: Moment
   private let end: Moment
-  /// How often a process stands still before a step.
+  /// How often a process is stopped before a step.
   let stopShare: Double
   private let lostShare: Double
   private let unknownShare: Double

@@ -6,7 +6,7 @@ import Logging
 import OAuth
 import Providers
 
-/// One machine of a fleet: its broker, its clock, and when its process stands still.
+/// One machine of a fleet: its broker, its clock, and when its process is stopped.
 final class FleetMachine: @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
   enum Way {
@@ -50,13 +50,13 @@ final class FleetMachine: @unchecked Sendable {
     }
   }
 
-  /// The process stands still, between two of its steps.
+  /// The process is stopped, between two of its steps.
   func stop(_ length: Moment) {
     guard length > 0, fleet.now < fleet.healsAt else { return }
     let length = min(length, fleet.database.longestStop(of: number), fleet.healsAt - fleet.now)
     guard fleet.now + length > stoppedUntil else { return }
     fleet.counts.add("stops")
-    fleet.trace.add(fleet.now, "m\(number) stands still for \(length / second) s")
+    fleet.trace.add(fleet.now, "m\(number) is stopped for \(length / second) s")
     stoppedUntil = max(stoppedUntil, fleet.now + length)
   }
 

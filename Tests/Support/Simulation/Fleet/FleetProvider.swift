@@ -115,7 +115,7 @@ final class FleetTransport: Transport, @unchecked Sendable {
     }
     if let token = request.form["refresh_token"] { fleet.database.sends(Secret(token), by: machine.number) }
     fleet.trace.add(fleet.now, "m\(machine.number) sends \(request.form["refresh_token"] ?? request.purpose.rawValue)")
-    // On its way, whatever the process does.
+    // It was sent, and a stop of the process does not matter.
     await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
       fleet.time.after(fleet.network.between(1, 400)) { continuation.resume() }
     }

@@ -9,7 +9,7 @@ public protocol CallbackHandler: Sendable {
   /// - Parameter token: the URL's last segment, which may be forged.
   func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening
   /// Whether a login waits for an answer in the fragment of this URL (RFC 6749 §4.2.2), which no server receives: a
-  /// page must send it. False also if the URL has its own parameters, which are already an answer.
+  /// page must send it. False if the URL has its own parameters, which are already an answer.
   func awaitsFragment(url: String) async -> Bool
   /// A provider reports a user's logout (OpenID Connect Back-Channel Logout §2.5).
   ///
@@ -43,7 +43,7 @@ public enum LoginOpening: Sendable, Equatable {
 
 /// The result of a callback, for the user at the browser. Texts are shown escaped.
 public enum CallbackOutcome: Sendable, Equatable {
-  /// Signed in. `identity` is who it was, where the provider says.
+  /// Signed in. `identity` is the user, if the provider named one.
   /// `program` is the path of the program that started the login, if this run of the broker knows it.
   case completed(account: String, provider: String, identity: SignedIn? = nil, program: String? = nil)
   /// Second use of a callback: nothing was done again.

@@ -131,7 +131,7 @@ extension Logins {
   private func receive(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
   ) async -> CallbackVerdict {
-    // First check: another user learns nothing about the login.
+    // First check: the login is not revealed to another user.
     if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
     if let spent = spent(login.id) { return spent }
     // The clock of the broker that started it decides.

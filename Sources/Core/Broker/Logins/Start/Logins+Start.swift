@@ -166,7 +166,7 @@ extension Logins {
     return saved
   }
 
-  /// Users copy it into commands, where an argument must not begin with a hyphen.
+  /// Users copy it into commands, so it must not begin with a hyphen.
   private func newLoginID() -> LoginID? {
     let text = surroundings.token(bytes: 16)
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)

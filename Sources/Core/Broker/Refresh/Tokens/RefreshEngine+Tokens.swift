@@ -109,7 +109,7 @@ extension RefreshEngine {
   /// The account's token for a request to a server: one of the server and the client that are configured for its
   /// provider.
   ///
-  /// A reload may have moved the provider. Then an earlier token counts as refused, as the current server would refuse
+  /// A reload may have moved the provider. Then an earlier token is treated as refused, as the current server would refuse
   /// it, and is not sent there; the next one is requested from the current server. If none can be obtained without a
   /// user, the token stays: it is valid again under the earlier configuration.
   func ownToken(
