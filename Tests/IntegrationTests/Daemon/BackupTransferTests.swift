@@ -107,7 +107,7 @@ import Testing
       let (kept, words) = try await grantctl(arguments, rig.socket, rig.folder)
       #expect(kept == 0 && words.contains("Kept as they were (1): alice\n"), "\(words)")
       #expect(try await rig.token().access_token == now.access_token)
-      let (replaced, more) = try await grantctl(arguments + ["--replace"], rig.socket, rig.folder)
+      let (replaced, more) = try await grantctl(arguments + ["--replace", "--older"], rig.socket, rig.folder)
       #expect(replaced == 0 && more.contains("Replaced (1): alice\n"), "\(more)")
       for _ in 1...2 {
         #expect(try await rig.token().access_token == old.access_token)

@@ -220,6 +220,7 @@ struct NotifyTests {
       try await eventually("STATUS with counts") { manager.messages().contains { $0.contains("STATUS=1 ok") } }
       try rig.demo.revoke(user: "alice")
       _ = try await rig.failure("token.report_rejected", ["account": "alice", "generation": 1])
+      _ = try await rig.failure("account.refresh", ["account": "alice", "now": true])
       try await eventually("STATUS with counts") { manager.messages().contains { $0.contains("1 needs login") } }
       let fed = manager.messages().count { $0 == "WATCHDOG=1" }
       try await eventually("the watchdog is fed again") { manager.messages().count { $0 == "WATCHDOG=1" } >= fed + 2 }

@@ -127,7 +127,7 @@ import Testing
       try folder.write(String(repeating: "c1", count: 31) + "00", to: "grantd.key")
       try await rig.restart()
       #expect(try await rig.token().access_token == token)
-      #expect(await eventually { rig.log.contains("the one in \(rig.state)/grantd.key is needed no more") })
+      #expect(await eventually { rig.log.contains("the one in \(rig.state)/grantd.key is no longer needed") })
       unlink(rig.state + "/grantd.key")
       try await rig.restart()
       #expect(try await rig.token().access_token == token)

@@ -132,6 +132,8 @@ struct SocketTests {
       _ = try await rig.call("token.report_rejected", ["account": "alice", "generation": 1])
       try rig.demo.revoke(user: "alice")
       _ = try await rig.failure("token.report_rejected", ["account": "alice", "generation": 2])
+      // The second refusal ends the grant.
+      _ = try await rig.failure("account.refresh", ["account": "alice", "now": true])
       _ = try await rig.call("account.logout", ["account": "alice"])
       let guardian = timeOut(after: .seconds(20)) { await listener.close() }
       let events = await heard.value

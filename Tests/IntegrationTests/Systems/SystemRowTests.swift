@@ -101,8 +101,9 @@ struct SystemRowTests {
       #expect(try await report() == .temporarilyUnavailable)
       #expect(try await rig.account().state != .loginRequired)
       try await eventually("a token") { (try? await rig.token().access_token.isEmpty) == false }
-      try rig.demo.fault(.oauthError, at: .tokenRefresh, times: 1) { $0.error = "invalid_grant" }
+      try rig.demo.fault(.oauthError, at: .tokenRefresh, times: 2) { $0.error = "invalid_grant" }
       #expect(try await report() == .loginRequired)
+      #expect(try await rig.failure("account.refresh", ["account": "alice", "now": true]).reason == .loginRequired)
       try await rig.restart()
       #expect(try await rig.account().state == .loginRequired)
       _ = try await rig.enterByBrowser("7pass")

@@ -12,7 +12,7 @@ from narrow import OTHER_USER, SCOPES, Narrow
 from person import Person
 from server import ROOT, Server, python_with
 
-LOGIN_REQUIRED = 3
+LOGIN_REQUIRED, TEMPORARILY_UNAVAILABLE = 3, 5
 
 
 class Broker(CommandedDaemon):
@@ -129,6 +129,9 @@ class Suite(Narrow):
         status, members = self.server.refresh(old)
         assert (status, members.get("error")) == (400, "invalid_grant"), (status, members)
         answer = self.broker.ctl("refresh", "reused")
+        assert answer.returncode == TEMPORARILY_UNAVAILABLE, f"{answer.returncode} {answer.stderr}"
+        # The second refusal ends the grant while the access token still works.
+        answer = self.broker.ctl("refresh", "reused", "--now")
         assert answer.returncode == LOGIN_REQUIRED, f"{answer.returncode} {answer.stderr}"
         self.login("reused")
         assert self.server.scopes(self.broker.token("reused")) == SCOPES

@@ -17,7 +17,8 @@ extension Setup {
       done(name, "grantd \(status.version), \(status.instance) instance")
       return status
     } catch {
-      guard error.status == .notRunning, mayStart else { throw error }
+      // Without a broker of the user the system's answers, which may have no rule for the user.
+      guard error.status == .notRunning || error.status == .notPermitted, mayStart else { throw error }
     }
     let log = try await start()
     let status = try await answer(log)
@@ -84,7 +85,7 @@ extension Setup {
       do throws(Failure) {
         return try await status()
       } catch {
-        guard error.status == .notRunning || error.status == .temporarilyUnavailable else { throw error }
+        guard [.notRunning, .notPermitted, .temporarilyUnavailable].contains(error.status) else { throw error }
         guard clock.now < end else { throw silent(log, error) }
         if !isOver, log?.hasEnded() == true {
           isOver = true
