@@ -105,8 +105,11 @@ extension Accounts {
       return changed(account)
     }
     let own = table[account]
-    // Newer state in memory is saved as soon as the disk accepts it, unless another broker wrote in the interim.
-    if own != nil, journal.isUnsaved(account), journal.revision(of: account) == stored.revision { return }
+    // Newer state in memory is saved as soon as the disk accepts it, unless another broker wrote in the interim. A
+    // rejection of the token is only in memory.
+    if let own, journal.isUnsaved(account) || own.isTokenRejected, journal.revision(of: account) == stored.revision {
+      return
+    }
     // An older copy of a shared database was restored: its refresh token is spent.
     if let own, own.phase == .idle, !own.isUnreadable, own.saved.loggedInAt == stored.grant.loggedInAt,
       own.saved.generation > stored.grant.generation
