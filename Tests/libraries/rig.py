@@ -209,6 +209,8 @@ class Stage:
             self.dead |= {f"refresh-{number}" for number in range(self.tokens + 1)}
         held = json.loads(self.daemon.ctl("call", "token.get", json.dumps({"account": account})).stdout)
         self.daemon.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": held["generation"]}))
+        # The second refusal ends the grant.
+        self.daemon.ctl("refresh", account, "--now")
 
     def new_daemon(self, name):
         folder = self.folder / name

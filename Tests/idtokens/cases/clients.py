@@ -66,6 +66,8 @@ def kubectl(scene):
     server.audience = CLIENT
     scene.issuer.providers["p"].refresh_tokens.clear()
     scene.broker.run("refresh", "work")
+    # The second refusal ends the grant.
+    scene.broker.run("refresh", "work", "--now")
     shown = sessions(block("When the grant has ended", "console"))
     for command, lines in shown:
         wait_until(lambda: scene.broker.run("token", "work", "--id-token").returncode == 3, WAIT_SECONDS, "the end")

@@ -41,7 +41,7 @@ def in_namespace(broker, *words, **more):
 
 def callers(broker):
     """The users in the audit trail, and their programs."""
-    return set(re.findall(r"(?m)^[0-9-]+ [0-9:]+ +(\S+) +(\S+) +token\.get ", broker.ctl("audit").stdout))
+    return set(re.findall(r"(?m)^[0-9-]+ [0-9:]+ +(\S+) +(?:\S+ → )?(\S+) +token\.get ", broker.ctl("audit").stdout))
 
 
 @recipe("containers", "unshare", "setpriv")
