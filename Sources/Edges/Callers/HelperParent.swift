@@ -10,14 +10,20 @@ enum HelperParent {
   /// Nil if the process is not the helper. Its executable is unknown to a broker of another user; its name is not.
   static func name(of pid: Int32, executable: String?) -> String? {
     let isHelper = executable.map { helpers.contains($0.split(separator: "/").last.map(String.init) ?? "") }
-    guard pid > 0, isHelper != false, var (name, parent) = process(pid), isHelper == true || helpers.contains(name)
-    else { return nil }
+    // Most connections cost only this short file, not `stat`.
+    guard pid > 0, isHelper ?? isNamedHelper(pid), var (name, parent) = process(pid) else { return nil }
     for _ in 0..<mostShells where parent > 1 {
       guard let next = process(parent) else { return nil }
       (name, parent) = next
       if !shells.contains(name) { return name }
     }
     return nil
+  }
+
+  private static func isNamedHelper(_ pid: Int32) -> Bool {
+    (try? CallerOrigin.contents(of: "/proc/\(pid)/comm", atMost: 64)).map {
+      helpers.contains(String($0.prefix { $0 != "\n" }))
+    } ?? false
   }
 
   /// The name and the parent in `/proc/PID/stat` (proc_pid_stat(5)). The name may contain parentheses and spaces.
