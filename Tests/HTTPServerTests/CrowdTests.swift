@@ -9,6 +9,7 @@ import Testing
 @testable import HTTPServer
 
 /// Clients that send many requests, read no answers, or end their side early.
+// Alone: its longest answer has a limit of a quarter of a second.
 @Suite(.timeLimit(.minutes(1)), .serialized) struct CrowdTests {
   /// Sends requests until the server reads no more of them.
   private func fill(_ asking: Asking, _ served: Served) async throws {
