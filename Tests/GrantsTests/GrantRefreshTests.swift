@@ -318,6 +318,27 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     }
   }
 
+  @Test(
+    "A caller can retry after the shortest delay if the provider was unavailable and named no later time",
+    arguments: [
+      (tryLater, 5), (unclear, 5), (.notSent(message: ""), 5),
+      (.tryLater(message: "", nil, retryAfter: .seconds(40)), 40),
+      (lost, 60), (.rateLimited(message: "", nil, retryAfter: nil), 15),
+    ] as [(ProviderFailure, Double)])
+  func callersRetry(failure: ProviderFailure, wait: Double) {
+    var grant = grant()
+    for start in [4000.0, 4100, 4200] { _ = grant.failed(failure, at: at(start)) }
+    func answer(_ seconds: Double) -> Grant.Answer {
+      grant.answer(minimumTTL: nil, at: at(4200 + seconds), policy: steady)
+    }
+    guard case .temporarilyUnavailable(_, let retryAt) = answer(1) else {
+      Issue.record("\(answer(1))")
+      return
+    }
+    #expect(retryAt == at(4200 + wait))
+    #expect(answer(wait) == .refresh)
+  }
+
   @Test("A misconfigured client stops the grant until it is tried again, and ends nothing")
   func misconfigured() {
     var grant = grant()

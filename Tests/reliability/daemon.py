@@ -19,7 +19,8 @@ class Daemon(grantd_testing.Daemon):
         self.ledger.write("daemon", what=what, pid=self.process.pid, daemon=str(self.folder.name))
 
     def configure(self, sections, refresh="", more=""):
-        text = f'[refresh]\nmargin = "0s"\nretry_delays = ["1s", "2s"]\n{refresh}{more}\n' + "\n".join(sections)
+        delays = "" if "retry_delays" in refresh else 'retry_delays = ["1s", "2s"]\n'
+        text = f'[refresh]\nmargin = "0s"\n{delays}{refresh}{more}\n' + "\n".join(sections)
         self.config.write_text(text)
 
     @property

@@ -208,6 +208,38 @@ async def probe(stage):
     return f"with the first request stuck, the other accounts had new tokens after {took:.1f} s"
 
 
+async def one_account(stage):
+    """5.12: one account met an outage that the provider's circuit did not see; a caller's question ends its wait."""
+    realm = stage.realm()
+    daemon = stage.daemon('retry_delays = ["3s", "6s", "60s"]\n')
+    client = await daemon.start()
+    name, = await stage.sign_in(daemon, client, realm, 1)
+    realm.choose = lambda *_: Fault("status", True, status=503)
+    generation = (await client.call("account.get", account=name))["generation"]
+
+    async def caller():
+        with contextlib.suppress(Refused):
+            await client.call("token.report_rejected", account=name, generation=generation, timeout=1)
+            return (await client.call("token.get", account=name, timeout=1))["generation"] > generation
+
+    begin = len(stage.ledger.records)
+    # Three failures: the account's own next attempt is a minute later.
+    end = time.monotonic() + 40
+    while len(stage.requests(name, begin)) < 3 and time.monotonic() < end:
+        await caller()
+        await asyncio.sleep(1)
+    asked = len(stage.requests(name, begin))
+    realm.choose, began = None, time.monotonic()
+    while not await caller():
+        if time.monotonic() - began > 30:
+            raise Wrong(f"no new token within 30 s of the end of the outage, after {asked} failed requests")
+        await asyncio.sleep(1)
+    took = time.monotonic() - began
+    if took > 4 or asked < 3:
+        raise Wrong(f"the account recovered {took:.1f} s after the outage, after {asked} failed requests")
+    return f"the account recovered {took:.1f} s after the outage, after {asked} failed requests"
+
+
 async def lists(stage):
     """9: an observer that asks for all of 1,000 accounts again and again, and hangs up, delays nobody."""
     realm = stage.realm()
@@ -371,8 +403,8 @@ async def half_written(stage):
 
 CASES = {
     "hanging-neighbour": neighbour, "slow-calls": calls, "concurrent-per-provider": concurrency,
-    "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "silent-names": silent_names,
-    "account-lists": lists, "half-written": half_written}
+    "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "one-account-outage": one_account,
+    "silent-names": silent_names, "account-lists": lists, "half-written": half_written}
 # Signs 1,000 accounts in, for which this process, with the providers of all tests, works for a long time without a
 # pause: the others would measure that, and this one measures how long callers wait.
 ALONE = ("account-lists",)

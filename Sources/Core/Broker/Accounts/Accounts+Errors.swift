@@ -98,7 +98,9 @@ extension Accounts {
   func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
     if case .overdue(let attempt, _) = grant.phase { return awaited(grant, failure, attempt) }
     let wait = max(1, (retryAt - now).wholeSeconds)
-    let next = "the broker tries again by itself in \(wait) s."
+    let isPlanned = grant.nextMoment(policy: refreshPolicy, at: now).map { $0 <= retryAt } ?? true
+    let next =
+      isPlanned ? "the broker tries again by itself in \(wait) s." : "the next request after \(wait) s tries again."
     let message = "no fresh token for account \(grant.saved.account): \(failure.message)"
     if let error = providers[grant.saved.provider]?.absentMetadata(message, retryAfter: Double(wait)) { return error }
     let login = "`grantctl login \(grant.saved.provider) \(grant.saved.account)`"

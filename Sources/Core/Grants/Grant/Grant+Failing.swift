@@ -67,10 +67,12 @@ extension Grant {
         acted: false, rotation: rotation)
     case .tryLater(_, _, let retryAfter):
       return retry(
-        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false, rotation: rotation)
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false, rotation: rotation,
+        callersRetry: true)
     case .unclear(_, let retryAfter):
       return retry(
-        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation,
+        callersRetry: true)
     // An OAuth error certainly changed nothing; a status without one may come from a proxy.
     case .requestRefused(_, let oauth, let retryAfter):
       return retry(
@@ -78,7 +80,9 @@ extension Grant {
     case .lost, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent, .blocked:
-      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false, rotation: rotation)
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false, rotation: rotation,
+        callersRetry: waitsForProvider)
     }
   }
 
@@ -116,9 +120,10 @@ extension Grant {
   /// seconds.
   private static let hurry = Duration.seconds(1)
 
+  /// - Parameter callersRetry: a caller's request may retry after the shortest delay.
   private mutating func retry(
     _ failure: Failure, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
-    retryAfter: Duration?, acted: Bool, rotation: Rotation
+    retryAfter: Duration?, acted: Bool, rotation: Rotation, callersRetry: Bool = false
   ) -> Failed {
     let count = failures + 1
     let delays = delays ?? policy.retryDelays
@@ -135,6 +140,7 @@ extension Grant {
       asked = min(asked, rest.scaled(by: 0.8))
     }
     wait = max(wait, asked)
+    soonestRetry = callersRetry ? now + max(policy.retryDelays[0], asked) : nil
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
     return .retry(saved, at: retryAt)

@@ -7,6 +7,7 @@ extension Grant {
     fileprivate var rejectedGeneration: Int64?
     fileprivate var stamps: Stamps
     fileprivate var waitsForProvider: Bool
+    fileprivate var soonestRetry: Timestamp?
     fileprivate var isUnfinished: Bool
     fileprivate var fellBack: Bool
     fileprivate var isDoubted: Bool
@@ -32,7 +33,7 @@ extension Grant {
     guard case .idle = phase, superseded == nil, wanted.isEmpty else { return nil }
     return Remainder(
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
-      isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
+      soonestRetry: soonestRetry, isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
       followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter, attempts: attempts,
       idTokenNotes: idTokenNotes,
       narrowed: narrowed.mapValues { narrowed in
@@ -58,6 +59,7 @@ extension Grant {
     rejectedGeneration = remainder.rejectedGeneration
     stamps = remainder.stamps
     waitsForProvider = remainder.waitsForProvider
+    soonestRetry = remainder.soonestRetry
     isUnfinished = remainder.isUnfinished
     fellBack = remainder.fellBack
     isDoubted = remainder.isDoubted

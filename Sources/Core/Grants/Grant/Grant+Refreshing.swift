@@ -27,6 +27,7 @@ extension Grant {
       isExchange: key.isNarrowed && narrowing == .exchange || key.needsExchange)
     phase = .refreshing(attempt)
     if attempt.isExchange { return .begun(attempt, nil) }
+    soonestRetry = nil
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
     let first = before > 0 ? intent?.sentAt : nil

@@ -29,6 +29,9 @@ public struct Grant: Sendable {
   public internal(set) var refusals: Refusals?
   /// The last failure concerns the provider or the network, not this grant.
   public internal(set) var waitsForProvider: Bool
+  /// The earliest retry that a caller can cause, before the planned one: the provider was unreachable or unavailable, and
+  /// named no later time. Nil: only the planned retry, as after a request without a response.
+  var soonestRetry: Timestamp?
   /// A request of an earlier run had no response, which can still be requested again.
   var isUnfinished = false
   /// The previous refresh token has replaced the current one.
@@ -178,8 +181,10 @@ extension Grant {
       // A caller that cannot use the access token, such as one that reported it, does not wait for its end.
       return isSecondTrySoon ? .wait : .loginRequired(reason, failure)
     case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
-    case .failing(let failure, _, let retryAt) where policy.retry(of: failure, plannedFor: retryAt, at: now) > now:
-      return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
+    case .failing(let failure, _, let planned) where policy.retry(of: failure, plannedFor: planned, at: now) > now:
+      if let token = lastResort(at: now) { return token }
+      let retryAt = soonestRetry.map { min($0, planned) } ?? planned
+      guard retryAt <= now else { return .temporarilyUnavailable(failure, retryAt: retryAt) }
     case .good, .failing: break
     }
     if let refusal = refusal(of: key, at: now) {
