@@ -43,6 +43,8 @@ final class IncomingBytes: ChannelInboundHandler {
   /// A part is being parsed, in which there may be more requests.
   private(set) var isParsing = false
   private var isInputOver = false
+  /// Bytes came in the current read of the channel.
+  private var hasRead = false
   private var context: ChannelHandlerContext?
   private var handler: ConnectionHandler?
   /// That of the latest request which came behind no other.
@@ -66,6 +68,7 @@ final class IncomingBytes: ChannelInboundHandler {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    hasRead = true
     var bytes = unwrapInboundIn(data)
     if handler?.isOver == true { return drop(bytes.readableBytes) }
     if held == nil { held = bytes } else { held?.writeBuffer(&bytes) }
@@ -74,7 +77,11 @@ final class IncomingBytes: ChannelInboundHandler {
     }
   }
 
+  /// A read without bytes found the end of the input, which `inputClosed` reports next. NIO closes the input between the
+  /// two, and traps in a debug build if the channel was closed by then, as a flush to a client that hung up does.
   func channelReadComplete(context: ChannelHandlerContext) {
+    guard hasRead else { return }
+    hasRead = false
     handler?.goOnInRead()
     context.fireChannelReadComplete()
   }
