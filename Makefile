@@ -144,7 +144,7 @@ install-libraries:
 	printf '%s\n' 'Name: grantd' 'Description: Tokens from grantd, the local OAuth broker' 'Version: $(VERSION)' \
 	  'Cflags: -I$(INCLUDEDIR) -pthread' 'Libs: -L$(LIBDIR) -lgrantd -pthread' >'$D$(LIBDIR)/pkgconfig/grantd.pc'
 	install -m 644 clients/js/*.js clients/js/*.d.ts clients/js/package.json '$D$(NODEDIR)/grantd/'
-	install -m 644 clients/go/*.go clients/go/go.mod '$D$(GODIR)/grantd/'
+	install -m 644 $(filter-out %_test.go,$(wildcard clients/go/*.go)) clients/go/go.mod '$D$(GODIR)/grantd/'
 	rm -rf '$D$(SWIFTDIR)' && install -d '$D$(SWIFTDIR)'
 	cp -RL clients/swift/Package.swift clients/swift/Sources '$D$(SWIFTDIR)/' && chmod -R u=rwX,go=rX '$D$(SWIFTDIR)'
 	chmod 644 '$D$(DIST_INFO)'/* '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'

@@ -115,6 +115,22 @@ def idle_close(stage, language):
         must(fake.connections == 2, f"{fake.connections} connections")
 
 
+@case("idle-close-login")
+def idle_close_login(stage, language):
+    """The same, and the next call is one that must not be repeated: the broker has not seen it."""
+    def script(fake, request):
+        results = {"login.start": {"login_id": "l", "destinations": []}, "login.wait": {"state": "completed"}}
+        found = results.get(request["method"])
+        return line(id=request["id"], result=found) if found else token(request)
+    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
+        driver.ok(do="token", account="work")
+        fake.streams[0].shutdown(2)
+        time.sleep(0.05)
+        driver.ok(do="login", provider="people", account="work")
+        must(driver.answer().get("ok", {}).get("state") == "completed", "the login fails")
+        must([one["method"] for one in fake.requests[1:]] == ["login.start", "login.wait"], fake.requests)
+
+
 @case("errors")
 def errors(stage, language):
     """The members of an error, and its type."""

@@ -77,6 +77,15 @@ def python_import(stage):
 
 
 @case
+def go_tests(stage):
+    """The quick reader of answers takes only texts that encoding/json takes, with the same meaning."""
+    own = {"GOCACHE": str(ROOT / ".build" / "go"), "GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
+    done = subprocess.run(
+        [need("go"), "test", "./..."], cwd=ROOT / "clients" / "go", env=os.environ | own, capture_output=True, text=True)
+    must(done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:])
+
+
+@case
 def javascript_types(stage):
     """tsc accepts the types of the JavaScript library."""
     program = stage.folder / "types.ts"

@@ -1,14 +1,13 @@
 package grantd
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -18,10 +17,12 @@ const (
 	longestLine = 1 << 20
 	mostWaiting = 1000
 	mostEvents  = 10_000
-	firstBuffer = 4096
 	// Bytes of a request that are neither its method nor its parameters.
 	lineOverhead = 80
 )
+
+// errUnsent is a request on a connection that had ended before: the broker has not seen it.
+var errUnsent = errors.New("the connection had ended")
 
 type message struct {
 	ID     json.RawMessage `json:"id"`
@@ -29,6 +30,8 @@ type message struct {
 	Params json.RawMessage `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  *wireError      `json:"error"`
+	// Instead of a result.
+	token *Token
 }
 
 type wireError struct {
@@ -42,25 +45,45 @@ type wireError struct {
 	} `json:"data"`
 }
 
-// result is the result of an answer, or its error.
-func (m *message) result() (json.RawMessage, error) {
+// failure is the error of an answer.
+func (m *message) failure() error {
 	if e := m.Error; e != nil {
-		return nil, &Error{
+		return &Error{
 			Reason: e.Data.Reason, Message: e.Message, Hint: e.Data.Hint, Code: e.Code, RetryAfter: e.Data.RetryAfter,
 			OAuth: e.Data.OAuth}
 	}
-	if len(m.Result) == 0 {
-		return nil, bad("has no result")
+	if len(m.Result) == 0 && m.token == nil {
+		return bad("has no result")
 	}
-	return m.Result, nil
+	return nil
 }
 
-// channel is a connection that several goroutines use.
+// request is a method, its parameters as JSON, how long the broker may take, and whether the answer may be a Token.
+type request struct {
+	method     string
+	params     []byte
+	limit      time.Duration
+	wantsToken bool
+}
+
+// waiter is a request without an answer.
+type waiter struct {
+	wantsToken bool
+	// Of the goroutine that reads for itself.
+	got *message
+	// Of each other.
+	answer chan *message
+}
+
+// channel is a connection that several goroutines use. A goroutine that finds no other reads its answer by itself. If
+// others begin during this time, or the answer takes long, another goroutine reads for all until nothing is expected.
 type channel struct {
 	connection *net.UnixConn
+	input      *input
 	lock       sync.Mutex
-	waiting    map[uint64]chan *message
+	waiting    map[uint64]*waiter
 	last       uint64
+	isRead     bool
 	isReplaced bool
 	// Set when the connection has ended; ended is closed then.
 	failure *Error
@@ -73,55 +96,98 @@ func openChannel(ctx context.Context, socket string, events int) (*channel, erro
 	if err != nil {
 		return nil, err
 	}
+	input, err := newInput(connection)
+	if err != nil {
+		return nil, disconnected()
+	}
 	c := &channel{
-		connection: connection, waiting: map[uint64]chan *message{}, ended: make(chan struct{}),
+		connection: connection, input: input, waiting: map[uint64]*waiter{}, ended: make(chan struct{}),
 		events: make(chan json.RawMessage, events)}
-	go c.read()
+	if events > 0 {
+		c.isRead = true
+		go c.read()
+	}
 	return c, nil
 }
 
+// read delivers to all, until nothing is expected.
 func (c *channel) read() {
-	lines := bufio.NewScanner(c.connection)
-	lines.Buffer(make([]byte, 0, firstBuffer), longestLine)
-	lines.Split(wholeLines)
-	for lines.Scan() {
-		got := new(message)
-		// The error of encoding/json may quote the text, which may contain a token.
-		if !utf8.Valid(lines.Bytes()) || json.Unmarshal(lines.Bytes(), got) != nil {
-			c.fail(bad("is not valid"))
-			return
-		}
-		if !c.deliver(got) {
-			return
-		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		c.fail(bad("is too long"))
-		return
-	}
-	c.fail(disconnected())
-}
-
-// wholeLines splits as bufio.ScanLines, without a last line that has no newline.
-func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
-	if end := bytes.IndexByte(data, '\n'); end >= 0 {
-		return end + 1, data[:end], nil
-	}
-	return 0, nil, nil
-}
-
-// deliver gives a message to its waiter. Late answers, and notifications of a newer broker, have none.
-func (c *channel) deliver(got *message) bool {
-	var id uint64
-	if json.Unmarshal(got.ID, &id) == nil {
+	for c.deliverLines() {
 		c.lock.Lock()
-		waiter := c.waiting[id]
-		delete(c.waiting, id)
+		c.isRead = len(c.waiting) > 0 || cap(c.events) > 0
+		isDone := !c.isRead
 		c.lock.Unlock()
-		if waiter != nil {
-			waiter <- got
+		if isDone {
+			return
+		}
+		if c.input.read() != nil {
+			c.fail(disconnected())
+			return
+		}
+	}
+}
+
+// readBriefly is the answer of the goroutine that reads for itself. Without one, another goroutine reads.
+func (c *channel) readBriefly(own *waiter) *message {
+	for own.got == nil {
+		hasMore, err := c.input.readBriefly()
+		if err != nil {
+			c.fail(disconnected())
+			return nil
+		}
+		if !hasMore {
+			break
+		}
+		if !c.deliverLines() {
+			return own.got
+		}
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if own.got == nil {
+		own.answer = make(chan *message, 1)
+	}
+	c.isRead = len(c.waiting) > 0
+	if c.isRead {
+		go c.read()
+	}
+	return own.got
+}
+
+// deliverLines gives each line to its waiter. False: the connection has ended.
+func (c *channel) deliverLines() bool {
+	for {
+		line, ok := c.input.next()
+		if !ok {
+			break
+		}
+		if !c.deliver(line) {
+			return false
+		}
+	}
+	if c.input.isTooLong() {
+		c.fail(bad("is too long"))
+		return false
+	}
+	return true
+}
+
+func (c *channel) deliver(line []byte) bool {
+	if id, result, ok := quickResult(line); ok && c.wantsToken(id) {
+		if token, ok := quickToken(result); ok {
+			c.resolve(id, &message{token: token})
 			return true
 		}
+	}
+	got := new(message)
+	// The error of encoding/json may quote the text, which may contain a token.
+	if !utf8.Valid(line) || json.Unmarshal(line, got) != nil {
+		c.fail(bad("is not valid"))
+		return false
+	}
+	var id uint64
+	if json.Unmarshal(got.ID, &id) == nil && c.resolve(id, got) {
+		return true
 	}
 	if got.Method == "event" && cap(c.events) > 0 {
 		select {
@@ -134,9 +200,37 @@ func (c *channel) deliver(got *message) bool {
 	return true
 }
 
+func (c *channel) wantsToken(id uint64) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	found := c.waiting[id]
+	return found != nil && found.wantsToken
+}
+
+// resolve: late answers, and notifications of a newer broker, have no waiter.
+func (c *channel) resolve(id uint64, got *message) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	found := c.waiting[id]
+	if found == nil {
+		return false
+	}
+	delete(c.waiting, id)
+	if found.answer == nil {
+		found.got = got
+	} else {
+		found.answer <- got
+	}
+	return true
+}
+
 func (c *channel) fail(reason *Error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
+	c.failLocked(reason)
+}
+
+func (c *channel) failLocked(reason *Error) {
 	if c.failure == nil {
 		c.failure = reason
 		c.connection.Close()
@@ -161,61 +255,83 @@ func (c *channel) isOpen() bool {
 	return c.failure == nil
 }
 
-// begin sends a request. Its answer arrives in the channel.
-func (c *channel) begin(method string, params any) (uint64, chan *message, error) {
-	// Before the lock; and the envelope without reflection.
-	name, err := json.Marshal(method)
-	if err != nil {
-		return 0, nil, err
-	}
-	given, err := json.Marshal(params)
-	if err != nil {
-		return 0, nil, err
-	}
+// begin sends a request. True: no other goroutine reads.
+func (c *channel) begin(r request, own *waiter) (uint64, bool, error) {
+	line := make([]byte, 0, len(r.method)+len(r.params)+lineOverhead)
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.failure != nil {
-		return 0, nil, c.failure
+		return 0, false, c.failure
 	}
 	if len(c.waiting) >= mostWaiting {
-		return 0, nil, &Error{
+		return 0, false, &Error{
 			Reason: ReasonOverloaded, Message: "too many requests of this process wait", Hint: "Make fewer calls at once."}
 	}
 	c.last++
-	line := make([]byte, 0, len(name)+len(given)+lineOverhead)
-	line = strconv.AppendUint(append(line, `{"jsonrpc":"2.0","id":`...), c.last, 10)
-	line = append(append(line, `,"method":`...), name...)
-	line = append(append(append(line, `,"params":`...), given...), "}\n"...)
-	c.connection.SetWriteDeadline(time.Now().Add(connectLimit))
-	if _, err := c.connection.Write(line); err != nil {
-		// Half of the line may have been sent: the goroutine that reads ends the connection.
-		c.connection.Close()
-		return 0, nil, disconnected()
+	line = strconv.AppendUint(append(line, quickBegin...), c.last, 10)
+	line = appendString(append(line, `,"method":`...), r.method)
+	line = append(append(append(line, `,"params":`...), r.params...), "}\n"...)
+	if err := c.send(line); err != nil {
+		// Half of the line may have been sent.
+		c.failLocked(disconnected())
+		return 0, false, err
 	}
-	answer := make(chan *message, 1)
-	c.waiting[c.last] = answer
-	return c.last, answer, nil
+	isReader := !c.isRead
+	c.isRead = true
+	if !isReader {
+		own.answer = make(chan *message, 1)
+	}
+	c.waiting[c.last] = own
+	return c.last, isReader, nil
 }
 
-// exchange returns the result of a request.
-func (c *channel) exchange(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+func (c *channel) send(line []byte) error {
+	c.connection.SetWriteDeadline(time.Now().Add(connectLimit))
+	count, err := c.connection.Write(line)
+	switch {
+	case err == nil:
+		return nil
+	case count == 0 && errors.Is(err, syscall.EPIPE):
+		return errUnsent
+	}
+	return disconnected()
+}
+
+// exchange returns the answer to a request, which is not an error.
+func (c *channel) exchange(ctx context.Context, r request) (*message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	id, answer, err := c.begin(method, params)
+	own := &waiter{wantsToken: r.wantsToken}
+	id, isReader, err := c.begin(r, own)
 	if err != nil {
 		return nil, err
 	}
+	var got *message
+	if isReader {
+		got = c.readBriefly(own)
+	}
+	if got == nil {
+		got, err = c.await(ctx, own, r.limit)
+	}
+	c.forget(id)
+	if err == nil {
+		err = got.failure()
+	}
+	return got, err
+}
+
+// await is the answer that another goroutine reads.
+func (c *channel) await(ctx context.Context, own *waiter, limit time.Duration) (*message, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	defer c.forget(id)
 	select {
-	case got := <-answer:
-		return got.result()
+	case got := <-own.answer:
+		return got, nil
 	case <-c.ended:
 		select {
-		case got := <-answer:
-			return got.result()
+		case got := <-own.answer:
+			return got, nil
 		default:
 			return nil, c.failure
 		}

@@ -18,6 +18,8 @@ const (
 	defaultTimeout = 30 * time.Second
 	grace          = 5 * time.Second
 	loginWait      = 30 * time.Second
+
+	tokenMethod = "token.get"
 )
 
 // Options of a request. The zero value has the broker's defaults.
@@ -51,6 +53,25 @@ func Get(ctx context.Context, account string) (*Token, error) {
 
 // Token returns an access token that is valid now; the broker refreshes it first if necessary.
 func (c *Client) Token(ctx context.Context, account string, options Options) (*Token, error) {
+	r, err := tokenRequest(account, options)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.exchange(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if got.token != nil {
+		return got.token, nil
+	}
+	return newToken(got.Result)
+}
+
+func tokenRequest(account string, options Options) (request, error) {
+	if options.Scopes == nil && options.Resource == "" && options.MinTTL == 0 && options.Timeout <= 0 {
+		params := append(make([]byte, 0, len(account)+len(`{"account":""}`)), `{"account":`...)
+		return request{tokenMethod, append(appendString(params, account), '}'), defaultTimeout + grace, true}, nil
+	}
 	params := map[string]any{"account": account}
 	if options.Scopes != nil {
 		params["scopes"] = options.Scopes
@@ -61,11 +82,9 @@ func (c *Client) Token(ctx context.Context, account string, options Options) (*T
 	if options.MinTTL != 0 {
 		params["min_ttl"] = options.MinTTL.Seconds()
 	}
-	result, err := c.Call(ctx, "token.get", params, options.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	return newToken(result)
+	r, err := newRequest(tokenMethod, params, options.Timeout)
+	r.wantsToken = true
+	return r, err
 }
 
 // ReportRejected reports that a server answered 401 to the token of that generation. It returns the generation of the current
@@ -179,7 +198,11 @@ func (c *Client) Events(ctx context.Context, types []EventType, subscribed func(
 	if len(types) > 0 {
 		params["events"] = types
 	}
-	if _, err := events.exchange(ctx, "events.subscribe", params, defaultTimeout+grace); err != nil {
+	r, err := newRequest("events.subscribe", params, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := events.exchange(ctx, r); err != nil {
 		return err
 	}
 	if subscribed != nil {
@@ -206,6 +229,18 @@ func (c *Client) Events(ctx context.Context, types []EventType, subscribed func(
 // Call returns the result of any method (docs/rpc.md). After a lost connection it is called again only if that is harmless.
 // A zero timeout is the broker's default.
 func (c *Client) Call(ctx context.Context, method string, params map[string]any, timeout time.Duration) (json.RawMessage, error) {
+	r, err := newRequest(method, params, timeout)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.exchange(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return got.Result, nil
+}
+
+func newRequest(method string, params map[string]any, timeout time.Duration) (request, error) {
 	limit := defaultTimeout + grace
 	if timeout > 0 {
 		limit = timeout + grace
@@ -217,14 +252,21 @@ func (c *Client) Call(ctx context.Context, method string, params map[string]any,
 			params = with
 		}
 	}
+	text, err := json.Marshal(params)
+	return request{method: method, params: text, limit: limit}, err
+}
+
+// exchange sends a request, a second time on a new connection if that is harmless and useful.
+func (c *Client) exchange(ctx context.Context, r request) (*message, error) {
 	channel, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	result, err := channel.exchange(ctx, method, params, limit)
-	isUseful := errors.Is(err, ErrShuttingDown) || errors.Is(err, ErrDisconnected) && repeatable[method]
+	got, err := channel.exchange(ctx, r)
+	isUseful := errors.Is(err, ErrShuttingDown) || errors.Is(err, errUnsent) ||
+		errors.Is(err, ErrDisconnected) && repeatable[r.method]
 	if !isUseful {
-		return result, err
+		return got, err
 	}
 	c.lock.Lock()
 	if c.current == channel {
@@ -235,7 +277,10 @@ func (c *Client) Call(ctx context.Context, method string, params map[string]any,
 	if channel, err = c.open(ctx); err != nil {
 		return nil, err
 	}
-	return channel.exchange(ctx, method, params, limit)
+	if got, err = channel.exchange(ctx, r); errors.Is(err, errUnsent) {
+		err = disconnected()
+	}
+	return got, err
 }
 
 // Close closes the connection. The next call opens another.

@@ -62,12 +62,13 @@ class Blocking:
         return self.client.login(command["provider"], command["account"], show=lambda places: say(ok=places))
 
     def many(self, command):
-        good, failed = [], []
+        good, failed, is_separate = [], [], command.get("separate")
 
         def work():
+            client = grantd.Client() if is_separate else self.client
             for _ in range(command["count"] // command["threads"]):
                 try:
-                    self.client.token(command["account"])
+                    client.token(command["account"])
                     good.append(1)
                 except grantd.GrantdError as error:
                     failed.append(described(error))

@@ -29,6 +29,7 @@ type command struct {
 	Generation int64
 	Count      int
 	Threads    int
+	Separate   bool
 	Types      []grantd.EventType
 	URL        string
 	Body       string
@@ -105,10 +106,15 @@ func many(c command) (any, error) {
 	)
 	for i := 0; i < c.Threads; i++ {
 		group.Add(1)
+		used := &client
+		if c.Separate {
+			used = &grantd.Client{}
+			defer used.Close()
+		}
 		go func() {
 			defer group.Done()
 			for left := c.Count / c.Threads; left > 0; left-- {
-				_, err := client.Token(ctx, c.Account, grantd.Options{})
+				_, err := used.Token(ctx, c.Account, grantd.Options{})
 				lock.Lock()
 				if err == nil {
 					good++

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .types import AccountView, Destination, Event, LoginWaitResult
 
 
+class Unsent(Exception):
+    """The connection had ended before the request: the broker has not seen it."""
+
+
 class Waiter:
     """A request without an answer."""
 
@@ -55,7 +59,7 @@ class Channel:
         waiter = Waiter()
         with self.lock:
             if self.is_closed:
-                raise _core.disconnected()
+                raise Unsent
             if len(self.waiting) >= _core.MOST_WAITING:
                 raise Overloaded("too many requests of this process wait", "overloaded", "Use fewer threads.")
             self.last = identifier = self.last + 1
@@ -70,6 +74,8 @@ class Channel:
             except BaseException as error:
                 # Half of the line may have been sent.
                 self.fail(error)
+                if isinstance(error, BrokenPipeError):
+                    raise Unsent from None
                 if isinstance(error, OSError):
                     raise _core.disconnected() from None
                 raise
@@ -88,7 +94,10 @@ class Channel:
     def send(self, line: bytes) -> None:
         sent = self.socket.send(line)
         while sent < len(line):
-            sent += self.socket.send(line[sent:])
+            try:
+                sent += self.socket.send(line[sent:])
+            except OSError:
+                raise _core.disconnected() from None
 
     def wait(self, waiter: Waiter, end: float) -> None:
         """Until it has an answer or an error."""
@@ -261,8 +270,10 @@ class Client:
         channel = Channel(Place(self._socket))
         try:
             _core.outcome(channel.exchange(_core.subscription(types)))
-        except BaseException:
+        except BaseException as error:
             channel.close()
+            if isinstance(error, Unsent):
+                raise _core.disconnected() from None
             raise
         return _events(channel)
 
@@ -296,6 +307,8 @@ class Client:
         channel = self._open()
         try:
             return _core.outcome(channel.exchange(request))
+        except Unsent:
+            pass
         except GrantdError as error:
             if not request.is_worth_another(error):
                 raise
@@ -303,7 +316,10 @@ class Client:
             # Requests of other threads on it may still be answered.
             if self._channel is channel:
                 self._channel = None
-        return _core.outcome(self._open().exchange(request))
+        try:
+            return _core.outcome(self._open().exchange(request))
+        except Unsent:
+            raise _core.disconnected() from None
 
     def _open(self) -> Channel:
         channel = self._channel

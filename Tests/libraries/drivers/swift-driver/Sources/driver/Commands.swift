@@ -16,6 +16,7 @@ struct Command: Decodable, Sendable {
   var generation: Int64?
   var count: Int?
   var threads: Int?
+  var separate: Bool?
   var types: [String]?
   var url: String?
   var body: String?
@@ -45,6 +46,7 @@ func many(_ command: Command, _ client: GrantClient) async -> Answer {
   let (account, each) = (command.account!, command.count! / command.threads!)
   return await withTaskGroup(of: (Int, GrantError?).self) { group in
     for _ in 0..<command.threads! {
+      let client = command.separate == true ? GrantClient() : client
       group.addTask {
         var (good, failed) = (0, GrantError?.none)
         for _ in 0..<each {
