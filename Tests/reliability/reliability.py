@@ -166,7 +166,8 @@ class World(Trouble, Traffic):
             lines = [line for line in self.ledger.of(user) if line["t"] >= first["t"] - 1] if user else []
             for line in lines[:SHOWN] if record else lines[-SHOWN:]:
                 print(f"  ledger: {line}")
-            for line in self.daemon.lines(f"account={user}")[-SHOWN:] if user else self.daemon.lines()[-10:]:
+            about = self.daemon.lines(f"account={user}")[-SHOWN:] if user else self.daemon.crash_lines()
+            for line in about or self.daemon.lines()[-10:]:
                 print(f"  log: {line}")
         for user, what, _ in shown:
             print(f"not ok: {user or 'the daemon'}: {what}")

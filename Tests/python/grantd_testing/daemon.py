@@ -13,6 +13,7 @@ START_SECONDS = 20
 CONNECT_SECONDS = 10
 STOP_SECONDS = 60
 PAUSE_SECONDS = 0.005
+CRASH_LINES = 80
 
 
 class DaemonProcess:
@@ -45,6 +46,13 @@ class DaemonProcess:
 
     def last_lines(self, count):
         return " | ".join(self.lines()[-count:])
+
+    def crash_lines(self):
+        """The backtrace of a process that crashed; empty without one."""
+        lines = self.lines()
+        start = next((i for i, line in enumerate(lines) if "crashed" in line or "Fatal error" in line), len(lines))
+        end = next((i for i in range(start, len(lines)) if lines[i].startswith(("Registers", "Images"))), len(lines))
+        return lines[start:end][:CRASH_LINES]
 
 
 class Daemon(DaemonProcess):

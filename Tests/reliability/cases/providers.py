@@ -146,7 +146,7 @@ async def rate_limit(stage):
         waits.append((await stage.refresh(client, name, timeout=40))[0])
 
     # Each token is due after 32 to 40 of its 80 s.
-    await until(lambda: len(seen) > 30, 60, "nothing is due")
+    await until(lambda: len(seen) > 30, 100, "nothing is due")
     for name in names[:-41:-1]:
         tasks.append(asyncio.create_task(one(name)))
         await asyncio.sleep(0.4)

@@ -1,5 +1,4 @@
 import CLinux
-import Dispatch
 @preconcurrency import Glibc
 import Platform
 import Synchronization
@@ -190,23 +189,48 @@ enum ProcessStreams {
   }
 }
 
+/// SIGINT and SIGTERM. A handler writes to a pipe from the moment that the signal no longer ends the process, so none is
+/// lost; a dispatch source ignores the signals that come before it listens.
 private enum ProcessSignals {
-  private static let seen = Atomic(0)
+  private static let feeds = Mutex<[AsyncStream<Void>.Continuation]>([])
+  private static let pipe: (read: Int32, write: Int32) = {
+    var ends: [Int32] = [-1, -1]
+    guard clinux_pipe(&ends, 1) == 0 else { return (-1, -1) }
+    return (ends[0], ends[1])
+  }()
+  /// False: the signals end the process as usual.
+  private static let isListening: Bool = {
+    guard pipe.read >= 0, OwnThread.start("signals", { listen() }) == 0 else { return false }
+    for number in [SIGINT, SIGTERM] {
+      signal(number) { _ in
+        let error = errno
+        var byte: UInt8 = 0
+        _ = Glibc.write(ProcessSignals.pipe.write, &byte, 1)
+        errno = error
+      }
+    }
+    return true
+  }()
 
+  /// Each stream gets each signal.
   static func interrupts() -> AsyncStream<Void> {
     let (stream, feed) = AsyncStream.makeStream(of: Void.self)
-    for number in [SIGINT, SIGTERM] {
-      signal(number, SIG_IGN)
-      let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-      source.setEventHandler {
-        // Who insists does not wait for the broker.
-        if seen.add(1, ordering: .relaxed).newValue > 1 { exit(ExitStatus.interrupted.rawValue) }
-        feed.yield()
-      }
-      source.resume()
-      // It lives as long as the process.
-      _ = Unmanaged.passRetained(source as AnyObject)
-    }
+    feeds.withLock { $0.append(feed) }
+    _ = isListening
     return stream
+  }
+
+  private static func listen() {
+    var byte: UInt8 = 0
+    var count = 0
+    while true {
+      let length = Glibc.read(pipe.read, &byte, 1)
+      if length < 0, errno == EINTR { continue }
+      guard length > 0 else { return }
+      count += 1
+      // Who insists does not wait for the broker.
+      if count > 1 { exit(ExitStatus.interrupted.rawValue) }
+      for feed in feeds.withLock({ $0 }) { feed.yield() }
+    }
   }
 }
