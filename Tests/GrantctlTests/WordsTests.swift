@@ -2,7 +2,6 @@ import ArgumentParser
 import BlockingClient
 import BrokerAPI
 import BrokerSocket
-import Foundation
 import Testing
 import UnixSocket
 
@@ -29,31 +28,6 @@ import UnixSocket
       (.rpc(.methodNotFound("x", nearest: nil)), .failure),
     ]
     for (error, status) in table { #expect(ExitStatus(error) == status) }
-  }
-
-  @Test("the document has each exit status and each command, and no others") func theDocumentHasEachExitStatusAnd()
-    throws
-  {
-    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
-    let text = try String(contentsOf: top.appendingPathComponent("docs/grantctl.md"), encoding: .utf8)
-    let rows = text.split(separator: "\n").filter { $0.hasPrefix("| ") }.map(String.init)
-    let statuses = rows.filter { $0.dropFirst(2).first?.isNumber == true }
-    #expect(statuses == ExitStatus.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
-    var commands: [String] = []
-    for command in Grantctl.configuration.groupedSubcommands.flatMap(\.subcommands) {
-      let name = command.configuration.commandName ?? ""
-      let nested = command.configuration.subcommands.compactMap { $0.configuration.commandName }
-      commands += nested.isEmpty ? [name] : nested.map { "\(name) \($0)" }
-    }
-    // Words of the command come before its arguments, which are in capitals.
-    let documented = rows.filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `--") }
-      .compactMap { $0.dropFirst(3).split(separator: "`").first?.split(separator: " ") }
-      .map { $0.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } }.joined(separator: " ") }
-    #expect(documented == commands)
-    let checks = rows.drop { $0 != "| check | what is looked at |" }.dropFirst().prefix(CheckName.allCases.count)
-    #expect(Array(checks) == CheckName.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
-    #expect(Grantctl.helpMessage(columns: 80).contains(ExitStatus.table))
   }
 
   @Test(

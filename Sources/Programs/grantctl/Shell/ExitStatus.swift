@@ -1,7 +1,7 @@
 import BlockingClient
 import BrokerAPI
 
-/// How grantctl ends. `--help` and docs/grantctl.md have the same table; a test compares.
+/// The exit status of grantctl. A test compares `--help` and docs/programs.md with this table.
 enum ExitStatus: Int32, CaseIterable, Sendable {
   case success = 0
   case failure = 1

@@ -49,7 +49,7 @@ public enum ProviderCheck: RPCMethod {
     }
 
     public static let docs = [
-      "name": "What was looked at. The names stay; docs/grantctl.md has them all.",
+      "name": "The check. Names do not change; docs/troubleshooting.md lists them.",
       "account": "The account, for checks of one: `granted_scopes` and `refresh_token`.",
       "result":
         "`ok`; `warning`: it works, or may; `failed`: sign-ins or refreshes will fail; `skipped`: not looked at, for the reason in `message`.",
@@ -117,22 +117,22 @@ public enum CheckName: String, Codable, Sendable, CaseIterable {
   /// For the tables, without a full stop.
   public var meaning: String {
     switch self {
-    case .configuration: "what is configured, and whether it lets secrets travel readable"
-    case .condition: "whether the broker pauses its refreshes: the provider refuses the client or is unavailable"
-    case .connection: "name look-up, connection, certificate, and how quickly the provider answers"
-    case .discovery: "its metadata: there, and no web page, redirect or error"
-    case .issuer: "the issuer in the metadata is the configured one, to the last character"
-    case .endpoints: "the endpoints that sign-ins and refreshes need exist"
-    case .keys: "its keys can verify the ID tokens that the settings allow"
-    case .clock: "this machine's clock against the provider's"
-    case .grant_types: "it promises authorization codes and refreshes"
-    case .client_authentication: "it takes the way in which the client proves itself"
-    case .pkce: "it promises PKCE with S256"
-    case .scopes: "it knows the scopes that are configured; the one for refresh tokens is among them"
-    case .redirect_uri: "the browser can come back: the port is the broker's, and answers"
-    case .narrowing: "how tokens for fewer scopes or another resource are requested"
-    case .granted_scopes: "of each account: what was granted, against what is configured"
-    case .refresh_token: "of each account: the age and the end of its refresh token"
+    case .configuration: "no request of the provider's section uses plain http"
+    case .condition: "the broker does not pause refreshes because the provider is unavailable or refuses the client"
+    case .connection: "the name resolves, the certificate is valid, and the provider answers quickly"
+    case .discovery: "the metadata exists, and is not a web page, a redirect or an error"
+    case .issuer: "the issuer in the metadata is exactly the configured one"
+    case .endpoints: "the endpoints for sign-ins and refreshes exist"
+    case .keys: "the provider's keys can verify the ID tokens that the settings allow"
+    case .clock: "this machine's clock agrees with the provider's"
+    case .grant_types: "the metadata lists authorization codes and refresh tokens"
+    case .client_authentication: "the metadata lists the client's authentication method"
+    case .pkce: "the metadata lists PKCE with S256"
+    case .scopes: "the metadata lists the configured scopes, with the one for refresh tokens"
+    case .redirect_uri: "the browser can return: the callback port belongs to the broker and answers"
+    case .narrowing: "requests for fewer scopes leave the account's own token valid"
+    case .granted_scopes: "each account has the configured scopes"
+    case .refresh_token: "each account has a refresh token that does not expire soon"
     }
   }
 }
