@@ -45,7 +45,7 @@ struct ConformanceTests {
       guard let source = text(entry.file) else { return "\(row.title): there is no file “\(entry.file)”" }
       return names(in: source).contains(entry.name) ? nil : "\(row.title): no test “\(entry.name)” in \(entry.file)"
     }
-    // Whoever searches for the number finds the check.
+    // A search for the number finds the check.
     let own = "\(row.title). "
     if Int(row.title) != nil, !row.tests.contains(where: { $0.name.hasPrefix(own) || $0.name.contains("; \(own)") }) {
       problems.append("\(row.title): none of its tests has its number")
@@ -93,7 +93,7 @@ struct ConformanceTests {
   @Test("a false row is detected")
   func wrongRows() throws {
     let page = """
-      | check | what is checked | tests |
+      | check | requirement | tests |
       |---|---|---|
       | 1 | a | T.swift: 1. there<br>T.swift: and "so" |
       | 2 | b | T.swift: 2. gone |
