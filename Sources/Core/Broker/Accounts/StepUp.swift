@@ -6,7 +6,7 @@ import OAuth
 
 /// A challenge of a server that only a login can answer: scopes that were not granted (RFC 6750 §3.1), or a newer or
 /// stronger authentication (RFC 9470 §3).
-struct StepUp: Sendable, Equatable, Codable {
+struct StepUp: Sendable, Hashable, Codable {
   var scopes: [String]
   var acrValues: [String]
   var maxAge: Int64?

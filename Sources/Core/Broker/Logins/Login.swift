@@ -18,6 +18,9 @@ struct Login {
   /// The program that started it, for the page after the sign-in. Only in memory.
   var program: String?
 
+  /// The request that began it, for others that join it. Only in memory.
+  var beginning: LoginStarting?
+
   /// The last failure of a device poll, reported if the login is not completed in time. Only in memory.
   var lastPollFailure: String?
 

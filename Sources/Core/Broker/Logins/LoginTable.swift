@@ -12,6 +12,8 @@ struct LoginTable {
   private let key: Secret
   /// At providers where one login waits at a time.
   var turns = LoginTurns()
+  /// Logins that are about to start, and that others join.
+  var starting: [LoginStarting.Key: LoginStarting.Work] = [:]
 
   /// - Parameter key: 256 random bits of this process.
   init(key: Secret) { self.key = key }

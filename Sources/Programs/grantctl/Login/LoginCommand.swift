@@ -178,7 +178,7 @@ struct LoginCommand: BrokerCommand {
       audience: audience, destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt,
       login_hint: loginHint,
       params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
-      exchange: codeOnly ? false : nil, browser_uid: browser)
+      exchange: codeOnly ? false : nil, browser_uid: browser, join: codeOnly ? nil : true)
   }
 
   private func signIn(

@@ -14,6 +14,8 @@ struct LoginFlow: Sendable {
     var place: SignInPlaces.Opened?
     /// The first place that was offered.
     var offered: LoginWait.Opened?
+    /// Another process began it, and shows its page.
+    var isJoined = false
     /// What to do about an error page of the provider in the browser; nil: nothing is known, or no browser is used.
     var advice: String?
   }
@@ -34,20 +36,31 @@ struct LoginFlow: Sendable {
   func run(_ params: LoginStart.Params) async throws(Failure) {
     let login = try await start(params)
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
+    let isJoined = login.joined ?? false
     let tell: SignInPlaces.Tell = { opened in
+      // The process that began it has reported its destination.
+      if isJoined { return }
       let params = LoginWait.Params(login_id: login.login_id, timeout: 0, opened: opened)
       _ = try? await client.call(LoginWait.self, params, timeout: Self.ending)
     }
-    guard let place = await places.open(login.destinations, at: params.provider, tell: tell) else {
-      await cancel(login.login_id)
+    var places = places
+    if isJoined {
+      places.isBrowserWanted = false
+      terminal.note("Another process has begun this sign-in, and its page may be open already.")
+    }
+    guard var place = await places.open(login.destinations, at: params.provider, tell: tell) else {
+      if !isJoined { await cancel(login.login_id) }
       throw Failure(
         .failure, "the broker offers no way to sign in that grantctl knows",
         hints: ["grantctl and grantd may be of different versions: `grantctl version`."])
     }
+    let advice = advice(login, place)
+    if isJoined { place.destination = nil }
     let waiting = Waiting(
       id: login.login_id, provider: params.provider, account: params.account ?? params.provider,
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
-      offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, advice: advice(login, place))
+      offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, isJoined: isJoined,
+      advice: advice)
     try await follow(waiting)
   }
 

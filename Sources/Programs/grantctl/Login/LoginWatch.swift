@@ -117,12 +117,13 @@ struct LoginWatch: Sendable {
         .temporarilyUnavailable, "the sign-in is not saved yet: grantd waits for \(waits)",
         hints: ["Wait for it with: \(shell.command("login continue \(ShellWord.quoted(login.id))"))"])
     }
-    await flow.cancel(login.id)
+    if !login.isJoined { await flow.cancel(login.id) }
     let again = "Start again with `grantctl login`."
     return switch happening {
     case .interrupted:
       Failure(
-        .interrupted, "interrupted: the login is cancelled", hints: login.advice.map { [$0] } ?? [])
+        .interrupted, login.isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
+        hints: login.advice.map { [$0] } ?? [])
     case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
     case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick, .late:
       Failure(

@@ -4,7 +4,7 @@ import BrokerAPI
 struct SignInPlaces: Sendable {
   let shell: Shell
   /// Programs may be started.
-  let isBrowserWanted: Bool
+  var isBrowserWanted: Bool
   var qr = QRWish.auto
   /// An app was asked for: that it is not here is worth a note.
   var namesAbsentApps = false

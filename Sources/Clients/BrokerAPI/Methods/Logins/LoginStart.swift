@@ -11,7 +11,7 @@ public enum LoginStart: RPCMethod {
     .unsupportedByProvider, .timedOut, .overloaded, .storeFailure,
   ]
 
-  public struct Params: Codable, Sendable, Equatable {
+  public struct Params: Codable, Sendable, Hashable {
     public var provider: String
     public var account: String?
     public var scopes: [String]?
@@ -26,13 +26,15 @@ public enum LoginStart: RPCMethod {
     public var prefill: [String: String]?
     public var exchange: Bool?
     public var browser_uid: UInt32?
+    public var join: Bool?
 
     public init(
       provider: String, account: String? = nil, scopes: [String]? = nil, resource: String? = nil,
       audience: String? = nil, destinations: [String]? = nil, prompt: String? = nil, login_hint: String? = nil,
       params: [String: String]? = nil, apps: [String]? = nil, idp: String? = nil, prefill: [String: String]? = nil,
-      exchange: Bool? = nil, browser_uid: UInt32? = nil
+      exchange: Bool? = nil, browser_uid: UInt32? = nil, join: Bool? = nil
     ) {
+      self.join = join
       self.browser_uid = browser_uid
       self.apps = apps
       self.idp = idp
@@ -57,10 +59,11 @@ public enum LoginStart: RPCMethod {
     public var destinations: [Destination]
     public var warnings: [String]
     public var client_id: String?
+    public var joined: Bool?
 
     public init(
       login_id: String, account: String, expires_at: Int64, destinations: [Destination], warnings: [String],
-      client_id: String? = nil
+      client_id: String? = nil, joined: Bool? = nil
     ) {
       self.login_id = login_id
       self.account = account
@@ -68,6 +71,7 @@ public enum LoginStart: RPCMethod {
       self.destinations = destinations
       self.warnings = warnings
       self.client_id = client_id
+      self.joined = joined
     }
   }
 
@@ -93,6 +97,8 @@ public enum LoginStart: RPCMethod {
       "False: the result is the authorization code itself, as `login.wait` returns it, and nothing is stored. Default: as configured.",
     "browser_uid":
       "The user id whose browser signs in, if the provider calls back on this machine: no other user's browser can open the URL or complete the login. Only a privileged caller may name another user. Default: the caller's.",
+    "join":
+      "True: a login with the same parameters, which the caller's user began in the last 30 s and which is pending, is returned instead of a new one. So processes that start together ask the user once.",
   ]
   public static let resultDocs = [
     "login_id": "Names the login in the other `login.*` methods, for the user who started it and for root.",
@@ -102,6 +108,7 @@ public enum LoginStart: RPCMethod {
       "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, if it is installed; `browser`: open `url` on this machine; if the provider calls back here it is a short URL that leads to the authorization request once; `manual`: open `url` anywhere and pass the URL at which it ends to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
     "warnings": "Deviations from the request, as text for the user.",
     "client_id": "The client that the provider is asked as (RFC 6749 §2.2).",
+    "joined": "True: another request began this login, and its process shows the first destination.",
   ]
   public static let example = MethodExample(
     params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],

@@ -94,7 +94,7 @@ public enum ResourceAdd: RPCMethod {
     .registrationRejected, .storeFailure,
   ]
 
-  public struct Params: Codable, Sendable, Equatable {
+  public struct Params: Codable, Sendable, Hashable {
     public var url: String
     public var issuer: String?
     public var provider: String?

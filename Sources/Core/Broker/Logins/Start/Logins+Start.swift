@@ -7,6 +7,10 @@ import OAuth
 // How a login starts.
 extension Logins {
   func startLogin(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+    mayJoin(params) ? try await joinOrStart(params, caller: caller) : try await startNew(params, caller: caller)
+  }
+
+  func startNew(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
     for _ in 0..<Limit.conflicts {
       if let result = try await start(params, caller: caller) { return result }
     }

@@ -14,6 +14,8 @@ final class Resources: Piece {
   private let registrations: Registrations
   /// The URL of the client ID metadata document.
   private(set) var clientMetadata: String?
+  /// Providers that are about to be stored. The same request waits for the first one.
+  private var adding: [ResourceAdd.Params: Task<Result<ResourceAdd.Result, RPCError>, Never>] = [:]
 
   init(
     _ runtime: Runtime, transport: any Transport, providers: ProviderDirectory, registrations: Registrations,
@@ -58,7 +60,23 @@ final class Resources: Piece {
       client: client(nil, server)?.word, provider: own?.provider.name.rawValue)
   }
 
+  /// Processes that start together store one provider.
   func add(_ params: ResourceAdd.Params) async throws(RPCError) -> ResourceAdd.Result {
+    if let work = adding[params] {
+      var result = try await work.value.get()
+      (result.created, result.client) = (false, .provider)
+      return result
+    }
+    let work = Task { () -> Result<ResourceAdd.Result, RPCError> in
+      do throws(RPCError) { return .success(try await addNew(params)) } catch { return .failure(error) }
+    }
+    adding[params] = work
+    let result = await work.value
+    adding[params] = nil
+    return try result.get()
+  }
+
+  private func addNew(_ params: ResourceAdd.Params) async throws(RPCError) -> ResourceAdd.Result {
     guard !isDraining else { throw shuttingDown() }
     let wanted = try params.provider.map { text throws(RPCError) in try providerName(text) }
     try checkScopes(params.scopes)
@@ -215,28 +233,5 @@ final class Resources: Piece {
     throw .invalidParams(
       "params.provider: providers named \(host) exist for other resources",
       hint: "Name this one: `grantctl login \(url) --name NAME`.")
-  }
-}
-
-// MARK: Methods
-
-extension ResourceDiscover: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.resources.discover(call.params)
-  }
-}
-
-extension ResourceAdd: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.resources.add(call.params)
-  }
-}
-
-extension ClientMetadata: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await .init(
-      url: broker.resources.clientMetadata, client_name: "grantd", redirect_uris: ["http://127.0.0.1/callback"],
-      grant_types: ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
-      response_types: ["code"], token_endpoint_auth_method: "none")
   }
 }
