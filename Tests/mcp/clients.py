@@ -189,7 +189,7 @@ def python():
 
 @case
 def sdk(scene):
-    """The SDK's server by its URL, and its client through tokens that end: no call fails, also over a restart."""
+    """The SDK's server by its URL, and its client through tokens that end: no call fails."""
     program = python()
     (port,) = free_ports()
     log = scene.folder / "sdk.log"
@@ -210,7 +210,7 @@ def sdk(scene):
 
 @case
 def ended_grant(scene):
-    """The SDK's client shows the login command within a second, and the session goes on after the sign-in."""
+    """A logout: the SDK's client shows an error at once, and the session goes on after the sign-in."""
     program = python()
     (port,) = free_ports()
     log = scene.folder / "sdk.log"

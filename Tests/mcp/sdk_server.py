@@ -1,6 +1,10 @@
-"""The SDK's own server, with its authorization server in memory: sdk_server.py PORT LIFETIME"""
+"""The SDK's own server, with its authorization server in memory: sdk_server.py PORT LIFETIME
+
+SIGUSR1 ends all grants.
+"""
 
 import secrets
+import signal
 import sys
 import time
 
@@ -68,8 +72,18 @@ class Provider:
         self.refreshes.pop(token.token, None)
 
 
+provider = Provider()
+
+
+def end_grants(*_):
+    provider.refreshes.clear()
+    provider.tokens.clear()
+    print("ENDED", flush=True)
+
+
+signal.signal(signal.SIGUSR1, end_grants)
 server = MCPServer(
-    "notes", auth_server_provider=Provider(), auth=AuthSettings(
+    "notes", auth_server_provider=provider, auth=AuthSettings(
         issuer_url=URL, resource_server_url=f"{URL}/mcp", required_scopes=SCOPES, validate_token_resource=True,
         client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=SCOPES),
         revocation_options=RevocationOptions(enabled=True)))
