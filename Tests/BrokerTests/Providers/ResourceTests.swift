@@ -141,4 +141,68 @@ import Testing
     _ = try await rig.call(ProviderUnregister.self, .init(provider: "base"))
     #expect(rig.transport.requests(.registration).isEmpty)
   }
+
+  @Test(
+    "of two look-ups of its name the farther address counts: its owner may change it in between",
+    arguments: [
+      ([.machine, .global], .global), ([.global, .machine], .global), ([.site, .machine], .site),
+      ([.machine, .machine], .machine),
+    ] as [([AddressScope], AddressScope)])
+  func rebinding(found: [AddressScope], reach: AddressScope) async throws {
+    let rig = try await rig()
+    rig.transport.find(found)
+    _ = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    #expect(rig.transport.pools(.discovery).allSatisfy { $0.reach == reach })
+    #expect(rig.transport.pools(.registration).allSatisfy { $0.reach == reach })
+    let saved = try #require(await rig.broker.registrations.saved[provider("mcp.example")])
+    #expect(saved.options.reach == reach && saved.options.apiReach == reach)
+  }
+
+  @Test("a private resource at the server of a public one is reached; its server still only at public addresses")
+  func privateResource() async throws {
+    let rig = try await rig()
+    rig.transport.find([.global, .global, .site, .site])
+    _ = try await rig.call(ResourceAdd.self, .init(url: Self.url))
+    let resource = Self.resource.replacing("https://mcp.example", with: "https://mcp.lan")
+    rig.transport.answer(.discovery) { request in
+      reply(request.url.host == "mcp.lan" ? resource : Self.server())
+    }
+    let made = try await rig.call(ResourceAdd.self, .init(url: "https://mcp.lan/mcp"))
+    #expect(made.client == .provider && made.provider == "mcp.lan")
+    let connection = try #require(await rig.broker.providers[provider("mcp.lan")])
+    for (use, reach) in [
+      (.forwarded, .site), (.callers, .site), (.refreshes, .global), (.logins, .global),
+    ] as [(ConnectionPool.Use, AddressScope)] {
+      #expect(await connection.pool(use).reach == reach)
+    }
+  }
+
+  @Test("all its requests have one deadline, and nothing is registered after it", arguments: [20, 31, 61])
+  func slow(seconds: Int) async throws {
+    let rig = try await rig()
+    rig.transport.answer(.discovery) { request in
+      rig.clock.advance(.seconds(seconds))
+      return reply(request.url.host == "mcp.example" ? Self.resource : Self.server())
+    }
+    let params = ResourceAdd.Params(url: Self.url)
+    let reason = await rig.reason { try await rig.call(ResourceAdd.self, params) }
+    #expect(reason == (seconds == 20 ? nil : .timedOut))
+    #expect(rig.transport.requests(.registration).count == (seconds == 20 ? 1 : 0))
+    #expect(await rig.broker.registrations.saved.count == (seconds == 20 ? 1 : 0))
+  }
+
+  @Test("the same requests at once are one, and have the same result", arguments: [true, false])
+  func together(_ works: Bool) async throws {
+    let rig = try await rig(resource: works ? Self.resource : "{}")
+    rig.transport.hold(.discovery)
+    let params = ResourceAdd.Params(url: Self.url)
+    let tasks = (0..<20).map { _ in Task { try? await rig.call(ResourceAdd.self, params) } }
+    await settle()
+    rig.transport.release(.discovery)
+    var results: [ResourceAdd.Result] = []
+    for task in tasks { if let result = await task.value { results.append(result) } }
+    #expect(results.count == (works ? 20 : 0) && results.filter(\.created).count == (works ? 1 : 0))
+    #expect(rig.transport.requests(.resource).count == 1)
+    #expect(rig.transport.requests(.registration).count == (works ? 1 : 0))
+  }
 }

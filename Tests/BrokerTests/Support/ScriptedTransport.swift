@@ -21,6 +21,7 @@ final class ScriptedTransport: Transport {
     var held: [Held] = []
     var requests: [HTTPRequest] = []
     var pools: [ConnectionPool] = []
+    var scopes: [AddressScope] = []
     var inFlight = 0
     var mostInFlight = 0
   }
@@ -91,6 +92,13 @@ final class ScriptedTransport: Transport {
   func count(_ purpose: Purpose) -> Int { requests(purpose).count }
   func held(_ purpose: Purpose) -> Int { state.withLock { $0.held.filter { $0.purpose == purpose }.count } }
   var mostInFlight: Int { state.withLock { $0.mostInFlight } }
+
+  /// The next look-ups find these; later ones find a public address.
+  func find(_ scopes: [AddressScope]) { state.withLock { $0.scopes = scopes } }
+
+  func scope(of url: URL) async throws(TransportError) -> AddressScope {
+    state.withLock { $0.scopes.isEmpty ? .global : $0.scopes.removeFirst() }
+  }
 
   func send(
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?

@@ -88,6 +88,7 @@ final class Resources: Piece {
     let server = try await server(of: found)
     let name = try newName(wanted, found.url)
     guard let client = client(params.client_id, server) else { throw noClient(found, server) }
+    if case .base = client {} else { try checkTime(found.bounds, found.url.description) }
     var options = SavedRegistration.Options(resource: found.resource, apiBase: URL(string: found.url.origin))
     (options.url, options.reach, options.apiReach) = (found.url.description, found.reach, found.reach)
     let scopes = scopes(params.scopes, found, server.metadata)
