@@ -2,6 +2,7 @@
 
 import attacks
 import pictures
+import real
 import views
 
-CASES = attacks.CASES | views.CASES | pictures.CASES
+CASES = attacks.CASES | views.CASES | real.CASES | pictures.CASES

@@ -114,6 +114,7 @@ def main():
     ap.add_argument("--set", action="append", default=[])
     ap.add_argument("--redirect-uri", action="append", default=[], metavar="URL", help="a further redirect URI of every client, exact; repeatable")
     ap.add_argument("--log-level", default="INFO")
+    ap.add_argument("--pages", action="store_true", help="its pages with their scripts, for a real browser: it serves no links out of its folder")
     ap.add_argument("--serialize", action="store_true", help="put Debian's haproxy in front (same --port) with maxconn 1: glewlwyd+SQLite fails 0.5-25 %% of requests when two run at once")
     a = ap.parse_args()
     inst = install()
@@ -132,12 +133,17 @@ def main():
     db.execute("PRAGMA journal_mode=WAL" if a.wal else "PRAGMA journal_mode=DELETE")
     db.executescript("BEGIN;" + open(SCHEMA).read() + "COMMIT;")
     db.close()
+    webapp = "/usr/share/glewlwyd/webapp"
+    if a.pages:
+        # Debian links this file to one that the package's own configuration makes.
+        webapp = shutil.copytree(webapp, d + "/webapp", ignore=shutil.ignore_patterns("config.json"))
+        json.dump({"GlewlwydUrl": base + "/", "lang": ["en"]}, open(webapp + "/config.json", "w"))
     conf = f'''port={back}
 bind_address="127.0.0.1"
 external_url="{base}"
 login_url="login.html"
 api_prefix="api"
-static_files_path="/usr/share/glewlwyd/webapp/"
+static_files_path="{webapp}/"
 log_mode="file"
 log_level="{a.log_level}"
 log_file="{d}/glewlwyd.log"
