@@ -1,9 +1,12 @@
 """Before anything works: no broker, a broken configuration, a mistyped command."""
 
 import re
+import subprocess
 
 from home import lacks, must, shows
 from table import case
+
+SECONDS = 20
 
 
 @case("no-systemd")
@@ -19,6 +22,18 @@ def no_systemd(home):
     home.start()
     text = home.output("doctor", status=0)
     lacks(text, "systemctl", "not been booted", "Failed to connect to bus")
+
+
+@case("no-runtime-folder")
+def no_runtime_folder(home):
+    """Without a login session, grantd names the variable that it needs."""
+    folder = home.folder / "missing"
+    done = subprocess.run([home.products / "grantd", "--user"], env=home.environment(XDG_RUNTIME_DIR=str(folder)),
+                          capture_output=True, text=True, timeout=SECONDS)
+    must(done.returncode == 1, f"grantd ends with {done.returncode}")
+    shows(done.stderr, str(folder), "Without a login session, set XDG_RUNTIME_DIR to a private folder.")
+    folder.mkdir(mode=0o700)
+    shows(home.errors("status", XDG_RUNTIME_DIR=str(folder), status=6), "grantd --user")
 
 
 @case("configuration-error")

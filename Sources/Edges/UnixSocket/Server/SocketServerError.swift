@@ -41,7 +41,9 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
     case .unsafeFolder(let path, _):
       "Make grantd's user the owner of \(path) with mode 0755 or stricter, or set another socket path."
     case .inUse: "`grantctl status` asks the existing broker; --socket names another one."
-    case .pathTooLong, .notASocket, .cannotServe: "`path` in [socket] or --socket names another place."
+    case .cannotServe(_, let call, ENOENT) where call.hasPrefix("mkdir "):
+      "Its parent folder does not exist. Without a login session, set XDG_RUNTIME_DIR to a private folder."
+    case .pathTooLong, .notASocket, .cannotServe: "Set another path by --socket, or by `path` in [socket]."
     case .notAListener: "The unit that starts grantd has to pass stream sockets (`ListenStream=`)."
     case .alreadyStarted: "This is a fault of grantd."
     }
