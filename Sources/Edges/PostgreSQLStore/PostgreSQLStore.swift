@@ -202,6 +202,8 @@ public final class PostgreSQLStore: Store {
     return notices + keeper.state.view.warnings
   }
 
+  public var repairs: [String] { own.repairs }
+
   public func verify() async throws(StoreError) { try await own.verify() }
 
   /// Only the machine's own database is written again; the shared one has other owners.

@@ -146,7 +146,7 @@ public final class AuditFile: AuditStore {
 
   private static func prepare(_ db: Database, path: String) throws {
     let found = try db.number("PRAGMA user_version")
-    guard found <= version else { throw StoreError.newer(path: path, found: found, known: version) }
+    try check(found, db, path: path)
     let application = try db.number("PRAGMA application_id")
     if found == 0 {
       try db.execute(schema)
@@ -169,6 +169,21 @@ public final class AuditFile: AuditStore {
     }
     if found < 3 {
       try db.execute("ALTER TABLE audit ADD COLUMN parent TEXT; PRAGMA user_version = \(version);")
+    }
+  }
+
+  /// The header's version must be that of the table: a damaged one must neither start a migration nor be taken for a newer
+  /// version's. A new version adds a column.
+  private static func check(_ stated: Int, _ db: Database, path: String) throws {
+    let columns = try db.number("SELECT count(*) FROM pragma_table_info('audit')")
+    // By version; the first is of an empty database.
+    guard let found = [0, 18, 20, 21].firstIndex(of: columns) else {
+      if stated > version { throw StoreError.newer(path: path, found: stated, known: version) }
+      throw StoreError.corrupt(path: path, detail: "its table is that of no schema")
+    }
+    guard stated == found else {
+      throw StoreError.corrupt(
+        path: path, detail: "its header names schema \(stated), and its table is that of \(found)")
     }
   }
 

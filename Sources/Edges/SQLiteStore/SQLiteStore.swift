@@ -84,9 +84,17 @@ public final class SQLiteStore: Store {
   let found = Mutex<[RowName: SetAsideRow]>([:])
   /// A damaged database is rebuilt from its readable rows at most once.
   let isSalvaged = Mutex(false)
-  /// Repairs of damage since the store was opened, for the log.
-  let late: Mutex<[String]>
-  public var damageNotices: [String] { late.withLock { $0 } }
+  /// Repairs of damage since the store was opened, and how many of them are in the log.
+  let repaired: Mutex<(notices: [String], logged: Int)>
+  public var repairs: [String] { repaired.withLock { $0.notices } }
+
+  /// Those that are not in the log yet.
+  public func repairsToLog() -> [String] {
+    repaired.withLock { repaired in
+      defer { repaired.logged = repaired.notices.count }
+      return Array(repaired.notices.dropFirst(repaired.logged))
+    }
+  }
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
@@ -139,7 +147,7 @@ public final class SQLiteStore: Store {
   ) {
     self.opening = opening
     keyNotices = notices
-    late = Mutex(damage)
+    repaired = Mutex((damage, 0))
     lostCommits = lost
     self.home = Mutex(home)
     location = opening.folder.database

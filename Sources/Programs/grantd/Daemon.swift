@@ -54,7 +54,6 @@ struct Daemon: Sendable {
     }
     let opening = StoreOpening(places, settings, notifier, logger)
     let own = try opening.own(rescue)
-    let notices = own.damageNotices
     try await rescue.takeOver(into: own, logger)
     let store = try await opening.store(own)
     let audit = AuditFile(folder: places.stateFolder(settings))
@@ -88,7 +87,7 @@ struct Daemon: Sendable {
       throw DaemonFailure(error)
     }
     // Damage may show only as the accounts are read.
-    for notice in own.damageNotices.dropFirst(notices.count) { logger.error("\(notice)") }
+    for notice in own.repairsToLog() { logger.error("\(notice)") }
     // Before the socket takes a reload, whose settings are newer.
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)

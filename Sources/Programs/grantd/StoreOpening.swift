@@ -53,7 +53,7 @@ struct StoreOpening {
           onMigration: onMigration)
       #endif
       if let limitation = store.limitation { logger.warning("\(limitation)") }
-      for notice in store.damageNotices { logger.error("\(notice)") }
+      for notice in store.repairsToLog() { logger.error("\(notice)") }
       for notice in store.keyNotices { logger.notice("\(notice.message)") }
       return store
     } catch {

@@ -153,10 +153,6 @@ struct BadStoreTests {
         try file.truncate(atOffset: try file.seekToEnd() / 2)
         try file.close()
       },
-      Damage(testDescription: "newer than the program", says: ["newer grantd", "install the newer"]) { folder in
-        // PRAGMA user_version lies at byte 60 of the header.
-        try overwrite(folder + "/grantd.db", at: 60, with: Data([0, 0, 0, 99]))
-      },
       Damage(testDescription: "sealed under another key", says: ["another key", "grantd.key"]) { folder in
         try overwrite(folder + "/grantd.key", at: 0, with: Data((1...32).map { UInt8($0 * 7) }).base64EncodedData())
       },

@@ -86,7 +86,7 @@ struct BackupFileTests {
       return try BackupFile.seal(body[..<start] + folder.contents(path), with: .key(Array(Sample.keyText.utf8)))
     }
     await #expect(throws: BackupError.newer("schema 99; this one knows up to \(Schema.version)")) {
-      try await store.unpack(changed("PRAGMA user_version = 99"), with: Self.key)
+      try await store.unpack(changed("PRAGMA user_version = 99; CREATE TABLE later (x)"), with: Self.key)
     }
     let damaged = try changed("UPDATE tokens SET access_token = x'01'")
     let error = await #expect(throws: BackupError.self) { try await store.unpack(damaged, with: Self.key) }

@@ -218,7 +218,7 @@ struct AuditFileTests {
     try await first.write([record(1)], most: 1000)
     await first.close()
     let queue = try Connection(path: first.path)
-    try queue.write { try $0.execute("PRAGMA user_version = 99") }
+    try queue.write { try $0.execute("PRAGMA user_version = 99; ALTER TABLE audit ADD COLUMN later TEXT") }
     try queue.close()
     let second = try file()
     let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
@@ -226,6 +226,28 @@ struct AuditFileTests {
     await second.close()
     let after = try Connection(path: first.path)
     #expect(try after.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
+  }
+
+  @Test("whose version or application number is damaged is put aside", arguments: [0, 1, 2, 7, 99, nil])
+  func damagedNumber(version: Int?) async throws {
+    let first = try file()
+    try await first.write([record(1)], most: 1000)
+    await first.close()
+    let database = try Connection(path: first.path)
+    try database.use { try $0.execute(version.map { "PRAGMA user_version = \($0)" } ?? "PRAGMA application_id = 5") }
+    try database.close()
+    let second = try file()
+    let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
+    guard case .corrupt(_, let detail) = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(detail.contains("audit.db.damaged"))
+    try await second.write([record(2)], most: 1000)
+    #expect(try await kept(second) == [2])
+    await second.close()
+    let aside = try Connection(path: first.path + ".damaged")
+    #expect(try aside.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
   }
 
   @Test("that is damaged is put aside, and the next write begins a new one")

@@ -43,7 +43,9 @@ struct OpeningTests {
     case .schema:
       let range = try #require(contents.range(of: Data("provider TEXT NOT NULL".utf8)))
       contents[range.lowerBound] ^= 1
-    case .otherProgram: contents.replaceSubrange(68..<72, with: [1, 2, 3, 4])
+    case .otherProgram:
+      try sql("PRAGMA journal_mode = DELETE; PRAGMA application_id = 5; DROP TABLE settings")
+      contents = try folder.contents(folder.database)
     }
     try folder.write(contents, to: folder.database)
     let error = refusal()
@@ -72,12 +74,12 @@ struct OpeningTests {
     #expect(!lost.isEmpty && lost.count < 20)
     #expect(Set(state.grants.map(\.account.rawValue)).union(lost) == Set(names))
     for grant in state.grants { #expect(grant == Sample.fullGrant(grant.account.rawValue)) }
-    #expect(store.damageNotices.count == 1)
+    #expect(store.repairs.count == 1)
     await store.close()
     let aside = try #require(try folder.aside().first { !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") })
     #expect(try folder.contents("\(folder.state)/\(aside)") == contents)
     let again = try folder.open()
-    #expect(again.damageNotices.isEmpty)
+    #expect(again.repairs.isEmpty)
     #expect(try await again.load().grants == state.grants)
     await again.close()
   }
@@ -88,11 +90,56 @@ struct OpeningTests {
     try sql("UPDATE meta SET value = x'00'")
     #expect(refusal(key: Sample.otherKey) != nil)
     let store = try folder.open()
-    #expect(try await store.load() == Sample.state && store.damageNotices.count == 1)
+    #expect(try await store.load() == Sample.state && store.repairs.count == 1)
     await store.close()
     let again = try folder.open()
-    #expect(again.damageNotices.isEmpty)
+    #expect(again.repairs.isEmpty)
     await again.close()
+  }
+
+  @Test("but a damaged number in the header is corrected, and nothing is migrated", arguments: HeaderDamage.all)
+  func damagedNumber(_ damage: HeaderDamage) async throws {
+    try await folder.fill(Sample.everything)
+    var contents = try folder.contents(folder.database)
+    contents.replaceSubrange(damage.offset..<damage.offset + 4, with: damage.bytes)
+    try folder.write(contents, to: folder.database)
+    #expect(refusal(key: Sample.otherKey) == .wrongKey(path: folder.database, keySource: "test"))
+    #expect(try folder.contents(folder.database) == contents)
+    let store = try folder.open()
+    #expect(try await store.load() == Sample.state)
+    let notices = store.repairs
+    #expect(notices.count == 1 && notices.first?.contains(damage.says) == true, "\(notices)")
+    await store.close()
+    let again = try folder.open()
+    #expect(again.repairs.isEmpty)
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  struct HeaderDamage: Sendable {
+    /// `user_version` lies at byte 60 of the header, `application_id` at byte 68.
+    let offset: Int
+    let bytes: [UInt8]
+    let says: String
+
+    static let all =
+      [0, 1, 3, 6, 15, 0x407, 0x8000_0007].map { number in
+        let says = Int(Int32(truncatingIfNeeded: number))
+        return HeaderDamage(
+          offset: 60, bytes: (0..<4).map { UInt8(truncatingIfNeeded: number >> (24 - 8 * $0)) },
+          says: "schema \(says) instead of 7")
+      } + [HeaderDamage(offset: 68, bytes: [1, 2, 3, 4], says: "application 16909060 instead of")]
+  }
+
+  @Test("with tables of no known schema", arguments: [0, 3, 7])
+  func unknownTables(version: Int) async throws {
+    try await folder.fill(Sample.everything)
+    try sql("PRAGMA user_version = \(version); ALTER TABLE tokens DROP COLUMN reports")
+    guard case .corrupt(folder.database, let detail) = refusal() else {
+      Issue.record("opened")
+      return
+    }
+    #expect(detail.contains(version == 7 ? "reports" : "schema \(version)"), "\(detail)")
   }
 
   @Test("written by a newer version")

@@ -78,7 +78,7 @@ struct ProcessTests {
     // Another connection keeps the log from being taken in when the first one closes.
     let reader = try Connection(path: folder.database)
     let database = try Connection(path: folder.database)
-    try database.use { try $0.execute("PRAGMA user_version = 8") }
+    try database.use { try $0.execute("PRAGMA user_version = 8; CREATE TABLE later (x)") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")
     #expect(throws: StoreError.newer(path: folder.database, found: 8, known: 7)) { try folder.open() }

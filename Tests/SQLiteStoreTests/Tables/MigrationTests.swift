@@ -2,8 +2,9 @@ import Broker
 import Foundation
 import Grants
 import SQLite
-import SQLiteStore
 import Testing
+
+@testable import SQLiteStore
 
 @Suite("A store of schema version 1", .serialized, .timeLimit(.minutes(2)))
 struct MigrationTests {
@@ -23,6 +24,15 @@ struct MigrationTests {
     let database = try Connection(path: folder.database)
     defer { try? database.close() }
     return try database.read { try $0.value("PRAGMA user_version")?.integer }
+  }
+
+  @Test("each version has other tables or columns than the others")
+  func tablesOfVersions() throws {
+    for version in 1...Schema.version {
+      let database = try Connection(path: ":memory:")
+      try Schema.migrate(database, to: version)
+      #expect(try database.read { try Schema.version(ofTablesIn: $0) } == version)
+    }
   }
 
   /// What it holds: what later versions added is unknown.

@@ -74,6 +74,19 @@ def named(daemon, *words):
         raise Wrong(f"no line of the log has {' and '.join(words)}")
 
 
+async def reported(daemon, client, *words):
+    """Status, doctor and the log name the repair."""
+    store = (await client.call("broker.status"))["store"]
+    if store["state"] != "repaired" or any(word not in store["message"] for word in words):
+        raise Wrong(f"the store is {store}")
+    named(daemon, "error", *words)
+    for command in ("status", "doctor"):
+        _, output = await daemon.grantctl(command)
+        text = " ".join(output.split())
+        if "repaired" not in text or any(word not in text for word in words):
+            raise Wrong(f"{command} does not name the repair: {output}")
+
+
 def damaged_grant(sql, is_repairable):
     async def case(stage):
         realm, daemon, names = await signed_in(stage)
@@ -205,7 +218,7 @@ async def damaged_structure(stage):
     if not found or listed != set(names):
         raise Wrong(f"set aside are {found}; listed are {len(listed)} of {len(names)}")
     await stage.prove(client, [name for name in names if name not in found], 60)
-    named(daemon, "was damaged", "put aside")
+    await reported(daemon, client, "was damaged", "put aside")
     name = sorted(found)[0]
     await daemon.login(client, realm, name)
     await stage.prove(client, [name], 30)
@@ -218,6 +231,7 @@ async def damaged_note(stage):
     change(daemon.state, "UPDATE meta SET value = zeroblob(20)")
     client = await daemon.start()
     await stage.prove(client, names, 30)
+    await reported(daemon, client, "note of the key")
     client.close()
     client = await stage.restart(daemon)
     if len(daemon.lines("note of the key")) != 1:

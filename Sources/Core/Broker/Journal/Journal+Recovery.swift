@@ -75,7 +75,7 @@ extension Journal {
   private func tryStore() async {
     if failure?.isLoss == true, !isShared { return await rebuild() }
     do throws(StoreError) {
-      _ = try await store.examine()
+      try await examineStore()
       // The database is an administrator's, who has restored it.
       if failure?.isLoss == true { return works() }
       try await commit([.putValue("store.tried", String(now.seconds))])
@@ -140,13 +140,13 @@ extension Journal {
     examination.last = uptime
     examination.isUnderWay = true
     defer { examination.isUnderWay = false }
-    do throws(StoreError) {
-      let found = try await store.examine()
-      for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
-      examination.notices = found
-    } catch {
-      failed(error)
-    }
+    do throws(StoreError) { try await examineStore() } catch { failed(error) }
+  }
+
+  private func examineStore() async throws(StoreError) {
+    let found = try await store.examine()
+    for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
+    examination.notices = found
   }
 
   /// Before the end: a missing or damaged database is rebuilt while memory still has the data.

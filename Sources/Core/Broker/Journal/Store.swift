@@ -25,6 +25,9 @@ public protocol Store: Sendable {
   /// Why no commit can succeed since the start, such as a disk that was mounted read-only; nil: commits can succeed.
   var writesFail: StoreError? { get }
 
+  /// Damage that was repaired since the store was opened, a sentence without a full stop for each.
+  var repairs: [String] { get }
+
   /// The rows that could not be read since the store was opened, without those of accounts that were returned.
   var setAside: [SetAsideRow] { get }
 
@@ -142,6 +145,7 @@ extension Store {
 
   public var lostCommits: LostCommits? { nil }
   public var writesFail: StoreError? { nil }
+  public var repairs: [String] { [] }
   public var setAside: [SetAsideRow] { [] }
   public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? { nil }
   public func discard(_ row: RowName) async throws(StoreError) -> Bool { false }

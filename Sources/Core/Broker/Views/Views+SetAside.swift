@@ -53,6 +53,16 @@ extension Views {
     return .init(row: "\(row.name)", account: row.account?.rawValue, message: message, hint: hint)
   }
 
+  /// The store, if damage was repaired since its start; nil: none was.
+  var repairedView: BrokerStatus.StoreView? {
+    let repairs = journal.store.repairs
+    guard !repairs.isEmpty else { return nil }
+    return .init(
+      path: journal.store.location, state: "repaired", message: repairs.joined(separator: "; "),
+      hint: "Check the disk: `dmesg`, smartctl. `grantctl list` shows the accounts, `grantctl repair` what is damaged. "
+        + "This report ends with a restart.")
+  }
+
   /// The store, if it is older than that of the last run.
   func olderView(_ lost: LostCommits) -> BrokerStatus.StoreView? {
     .init(

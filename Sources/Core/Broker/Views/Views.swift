@@ -95,7 +95,7 @@ final class Views: Piece {
     let path = journal.store.location
     guard let failure = journal.failure else {
       if !journal.isSlow, let lost = journal.store.lostCommits, let view = olderView(lost) { return view }
-      guard journal.isSlow else { return .init(path: path, state: "ok", message: nil) }
+      guard journal.isSlow else { return repairedView ?? .init(path: path, state: "ok", message: nil) }
       return .init(
         path: path, state: "slow", message: "a commit takes long",
         hint: "Look at the disk: `iostat -x 1`, `journalctl -k`. Answers wait until what they say is on it.",

@@ -47,8 +47,10 @@ struct Opening {
     var structure: String?
     /// The note of its key cannot be read.
     var isNoteDamaged = false
-    /// `user_version`.
+    /// The schema version of the tables.
     var version = Schema.version
+    /// Nil: it is right.
+    var header: SchemaHeader?
   }
 
   func database() throws(StoreError) -> Opened {
@@ -64,6 +66,11 @@ struct Opening {
         notices.append(try salvage(keyring.key(under), damage.version, because: structure))
       }
       let database = try Connection(path: folder.database, writing)
+      if case .store(_, let damage) = found, let header = damage.header {
+        // A salvaged database has a new one.
+        try header.correct(database)
+        if let notice = header.notice(at: folder.database) { notices.append(notice) }
+      }
       try Schema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
@@ -195,16 +202,10 @@ struct Opening {
     // The first start ended after the file, or the list of migrations that earlier versions kept, was made and before the
     // tables were.
     if tables == 0, application == 0 { return .nothing }
-    guard application == Schema.applicationID else {
-      throw StoreError.corrupt(path: folder.database, detail: "it is another program's database")
-    }
-    let version = try db.number("PRAGMA user_version")
-    guard version <= Schema.version else {
-      throw StoreError.newer(path: folder.database, found: version, known: Schema.version)
-    }
+    let header = try SchemaHeader(of: db, at: folder.database)
     guard case .store(let under, var damage) = try checkKey(in: db) else { return .nothing }
-    damage.version = version
-    if version == Schema.version { try StoredState.checkColumns(of: db) }
+    damage.version = header.version
+    damage.header = header.damage == nil ? nil : header
     // A larger one is read whole behind the first answers: ``verify()``.
     if folder.size(of: folder.database) <= Self.verifiedAtOnce { damage.structure = try Self.damage(of: db) }
     return .store(under, damage)

@@ -42,7 +42,7 @@ extension SQLiteStore {
     try home.withLock { $0.lock }.lockFile(opening.folder.lock, owning: opening.folder.path)
     let opened = try opening.database()
     let files = OpenFiles(in: opening.folder)
-    late.withLock { $0 += opened.damageNotices }
+    repaired.withLock { $0.notices += opened.damageNotices }
     home.withLock { home in
       (home.database, home.files, home.key, home.isReadOnly) = (opened.database, files, opened.keys.key, false)
     }

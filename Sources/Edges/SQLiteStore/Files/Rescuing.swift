@@ -139,10 +139,7 @@ extension SQLiteStore {
     do {
       let file = try Connection(path: path, Opening.writing)
       defer { try? file.close() }
-      let version = try file.read { try $0.number("PRAGMA user_version") }
-      guard version <= Schema.version else {
-        throw StoreError.newer(path: path, found: version, known: Schema.version)
-      }
+      try file.read { try SchemaHeader(of: $0, at: path) }.correct(file)
       try Schema.migrate(file)
       var unreadable: [AccountName] = []
       let (id, accounts, rest): (String, [StoredAccount], StoredState) = try file.read { db in

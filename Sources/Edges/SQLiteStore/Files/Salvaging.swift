@@ -294,7 +294,7 @@ extension SQLiteStore {
     do {
       let count = try opening.draftSalvaged(key, Schema.version, because: detail)
       try installDraft { _ in }
-      late.withLock { $0.append(Opening.notice(opening.folder, count, detail)) }
+      repaired.withLock { $0.notices.append(Opening.notice(opening.folder, count, detail)) }
     } catch {
       throw .writing(error, at: location)
     }

@@ -1,6 +1,7 @@
 import SQLite
 
-/// The tables in the order of their migrations. A released migration never changes; a new one increases ``version``.
+/// The tables in the order of their migrations. A released migration never changes; a new one increases ``version``, and
+/// adds or removes a column or a table: ``SchemaHeader`` compares the version with them.
 ///
 /// Times are milliseconds since 1970. Columns of type BLOB are sealed. Scopes are joined by a space.
 enum Schema {

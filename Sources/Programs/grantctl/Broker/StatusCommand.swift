@@ -127,7 +127,7 @@ struct StatusCommand: BrokerCommand {
     let isFine = store.state == "ok"
     fields.add(
       "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")",
-      isFine ? .plain : store.state == "slow" ? .attention : .bad)
+      isFine ? .plain : store.isWarning ? .attention : .bad)
     for machine in status.sharing?.machines ?? [] {
       fields.add("  machine", machine.line, machine.state == "silent" ? .attention : .plain)
     }

@@ -91,7 +91,7 @@ struct Troubles {
     let hint = store.hint.map { [shell.adapted($0)] } ?? []
     all.append(
       .init(
-        what: Cell("store: \(store.state)\(since)\(held)", store.state == "slow" ? .attention : .bad),
+        what: Cell("store: \(store.state)\(since)\(held)", store.isWarning ? .attention : .bad),
         notes: (store.message.map { [$0] } ?? []) + hint))
   }
 
@@ -182,4 +182,9 @@ extension BrokerStatus.FileView {
     return "token file \(path): another program changed or deleted it \(count), last "
       + "\(restored_at.map { TimeText.ago($0, now: now) } ?? ""); it is written again each time"
   }
+}
+
+extension BrokerStatus.StoreView {
+  /// Not `ok`, and no account is affected now.
+  var isWarning: Bool { state == "slow" || state == "repaired" }
 }

@@ -68,7 +68,7 @@ extension Doctor {
     let since = store.since.map { " since \(TimeText.ago($0, now: shell.now))" } ?? ""
     let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refresh\($0 == 1 ? " is" : "es are") held back" : nil } ?? ""
     return Report.Item(
-      "store", store.state == "slow" ? .warning : .failed,
+      "store", store.isWarning ? .warning : .failed,
       "\(store.state)\(since): \(store.message ?? store.path)\(held)",
       hint: store.hint ?? "See the disk of \(store.path) and the daemon's log; it recovers by itself.")
   }

@@ -233,7 +233,7 @@ public enum BrokerStatus: RPCMethod {
     public static let docs = [
       "path": "The database file.",
       "state":
-        "`ok`; `slow`: a commit takes long; `failing`: the last one failed; `degraded`: the disk was read-only at the start; `older`: commits of earlier runs are missing.",
+        "`ok`; `slow`: a commit takes long; `failing`: the last one failed; `degraded`: the disk was read-only at the start; `older`: commits of earlier runs are missing; `repaired`: damage was repaired.",
       "message": "What is wrong, for people.",
       "hint": "The next step.",
       "since": "Since when it is not `ok`, in Unix seconds.",
