@@ -58,7 +58,7 @@ print((time.perf_counter() - began) * 1000, (time.process_time() - used) * 1000)
 
 
 class OptimisedSwift(Swift):
-    options = ("-c", "release")
+    options = (*Swift.options, "-c", "release")
 
 
 class Libraries:

@@ -33,6 +33,16 @@ struct JSONTests {
     #expect(error?.offset == offset, "\(String(describing: error))")
   }
 
+  @Test("a name that an object has already is refused, in small and large objects", arguments: [1, 15, 16, 17, 40])
+  func namesOfLargeObjects(count: Int) throws {
+    let members = (0..<count).map { "\"m\($0)\":0" }.joined(separator: ",")
+    _ = try JSON.parse("{\(members)}".utf8)
+    for again in [0, count - 1] {
+      let error = #expect(throws: JSONError.self) { try JSON.parse("{\(members),\"m\(again)\":1}".utf8) }
+      #expect(error == JSONError("the same member twice", at: members.utf8.count + 2))
+    }
+  }
+
   @Test(
     "bytes that are no UTF-8 are refused",
     arguments: [

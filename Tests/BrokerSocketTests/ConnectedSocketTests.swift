@@ -42,6 +42,16 @@ import Testing
     #expect(socket.hasInput(within: &left) && left == nil)
   }
 
+  @Test("receiving in time tells a late answer from the end of the connection")
+  func receivesInTime() throws {
+    let (socket, other) = try pair("a")
+    socket.limitReceiving(Self.brief)
+    #expect(socket.receiveInTime(atMost: 10) == [UInt8(ascii: "a")])
+    #expect(socket.receiveInTime(atMost: 10) == nil)
+    close(other)
+    #expect(socket.receiveInTime(atMost: 10) == [])
+  }
+
   @Test("a connection is left only to the same process, once")
   func left() throws {
     let (socket, other) = try pair("")

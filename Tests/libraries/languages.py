@@ -113,7 +113,7 @@ class Race(Go):
 
 class Swift(Language):
     name = "swift"
-    options = ()
+    options = ("--product", "driver")
 
     def build(self, stage):
         self.program = built(DRIVERS / "swift-driver", *self.options) / "driver"

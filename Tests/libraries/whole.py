@@ -8,7 +8,7 @@ import sys
 import zipfile
 
 from grantd_testing.places import ROOT
-from languages import SYSTEM_PYTHON
+from languages import DRIVERS, SYSTEM_PYTHON, built
 from rig import Skip, must, need
 
 CASES = {}
@@ -83,6 +83,14 @@ def go_tests(stage):
     done = subprocess.run(
         [need("go"), "test", "./..."], cwd=ROOT / "clients" / "go", env=os.environ | own, capture_output=True, text=True)
     must(done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:])
+
+
+@case
+def swift_texts(stage):
+    """The quick reader of answers takes only texts that the reader of JSON takes, with the same meaning."""
+    done = subprocess.run(
+        [built(DRIVERS / "swift-driver", "--product", "texts") / "texts"], capture_output=True, text=True)
+    must(done.stdout == "compared\n", done.stdout[-1500:] + done.stderr[-1500:])
 
 
 @case

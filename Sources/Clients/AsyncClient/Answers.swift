@@ -32,6 +32,9 @@ final class Answers: Sendable {
         ? .bufferingNewest(limits.notifications) : .bufferingOldest(limits.notifications))
   }
 
+  /// Whether calls have no answer yet.
+  var areExpected: Bool { state.withLock { !$0.open.isEmpty && $0.end == nil } }
+
   var hasEnded: Bool { state.withLock { $0.end != nil } }
 
   static func rpcID(_ id: Int64) -> RPCID { .number("\(id)") }
@@ -57,6 +60,19 @@ final class Answers: Sendable {
     waiter.resume(returning: answer)
     return false
   }
+
+  /// The answer, or the end of the connection, before the caller waits.
+  func early(_ id: Int64) -> Answer? {
+    state.withLock { state in
+      guard case .early(let answer) = state.entries[id] else { return nil }
+      state.entries[id] = nil
+      state.open.remove(id)
+      return answer
+    }
+  }
+
+  /// The caller has the answer.
+  func drop(_ id: Int64) { _ = state.withLock { $0.open.remove(id) } }
 
   func resolve(_ id: Int64, _ answer: Answer) {
     let waiter: CheckedContinuation<Answer, Never>? = state.withLock { state in

@@ -21,23 +21,27 @@ public final class SocketClient: Sendable {
     public var notifications = 1024
     /// Whether the oldest notification is dropped beyond that limit. Otherwise the connection ends.
     public var dropsNotifications = true
+    /// Whether a caller reads its answer in its thread. Nothing is read while no answer is expected: a connection that has
+    /// ended is noticed at the next call.
+    public var callersRead = false
 
     public init() {}
   }
-
-  private static let readAtOnce = 64 * 1024
 
   /// Ends with the connection. For one consumer.
   public let notifications: AsyncStream<Notification>
 
   private let socket: ConnectedSocket
   private let answers: Answers
+  /// Nil: a thread reads until the end.
+  private let reading: Reading?
   /// One line is sent as a whole before the next begins.
   private let sending = Mutex(())
 
-  private init(_ socket: ConnectedSocket, _ answers: Answers) {
+  private init(_ socket: ConnectedSocket, _ answers: Answers, _ reading: Reading?) {
     self.socket = socket
     self.answers = answers
+    self.reading = reading
     notifications = answers.notifications
   }
 
@@ -61,31 +65,12 @@ public final class SocketClient: Sendable {
           try ConnectedSocket.connect(path: path, within: timeout, from: isExpected ?? { _ in true })
         }
         waiter.resume(returning: result.mapError { SocketClientError($0, at: path) })
-        if case .success(let socket) = result { read(socket, answers, limits) }
+        if case .success(let socket) = result, !limits.callersRead { Reading(socket, answers, limits).readAll() }
       }
       if code != 0 { waiter.resume(returning: .failure(.disconnected)) }
     }
-    return SocketClient(try connected.get(), answers)
-  }
-
-  /// Delivers each message, until the connection ends.
-  private static func read(_ socket: ConnectedSocket, _ answers: Answers, _ limits: Limits) {
-    var lines = ReceivedLines(longest: limits.line)
-    while true {
-      let piece = socket.receive(atMost: readAtOnce)
-      guard !piece.isEmpty else { return answers.end(.disconnected) }
-      lines.append(piece)
-      while let line = lines.next() {
-        guard let message = try? ServerMessage.parse(line) else { return breakOff(socket, answers) }
-        answers.received(message)
-      }
-      if lines.isTooLong { return breakOff(socket, answers) }
-    }
-  }
-
-  private static func breakOff(_ socket: ConnectedSocket, _ answers: Answers) {
-    answers.end(.malformed("no JSON-RPC message on the line"))
-    socket.shutDown()
+    let socket = try connected.get()
+    return SocketClient(socket, answers, limits.callersRead ? Reading(socket, answers, limits) : nil)
   }
 
   /// Whether calls can have no answer any more.
@@ -101,9 +86,66 @@ public final class SocketClient: Sendable {
       Task { if (try? await Task.sleep(for: timeout)) != nil { answers.resolve(id, .failure(.timedOut)) } }
     }
     defer { expiry?.cancel() }
+    return try await answer(to: id) { send(line) }
+  }
+
+  /// A call that failed, and whether the connection had ended before: the broker has not seen the call.
+  public struct Failure: Error {
+    public var error: SocketClientError
+    public var isUnsent: Bool
+
+    public init(_ error: SocketClientError, isUnsent: Bool = false) {
+      (self.error, self.isUnsent) = (error, isUnsent)
+    }
+  }
+
+  /// A call that was sent.
+  public enum Begun {
+    /// The caller has taken its answer.
+    case taken
+    case answered(JSON)
+    /// The answer takes longer: ``answer(to:)``.
+    case waits(Int64)
+  }
+
+  /// Sends a request, and reads the answer in this thread if it comes at once.
+  ///
+  /// - Parameters:
+  ///   - line: the request of that number, with the newline.
+  ///   - take: whether the caller takes the text, with the newline, as its answer to the request of that number.
+  public func begin(
+    line: (Int64) -> [UInt8], take: (UnsafeBufferPointer<UInt8>, Int64) -> Bool
+  ) throws(Failure) -> Begun {
+    let id = answers.newID()
+    let line = line(id)
+    let isReader = reading?.begin() ?? false
+    guard sending.withLock({ _ in socket.send(line) }) else {
+      let isUnsent = errno == EPIPE
+      answers.end(.disconnected)
+      socket.shutDown()
+      throw Failure(.disconnected, isUnsent: isUnsent)
+    }
+    switch isReader ? reading?.answer(to: id, take) : nil {
+    case .taken?: return .taken
+    case .answer(.success(let result))?: return .answered(result)
+    case .answer(.failure(let error))?: throw Failure(error)
+    case nil: return .waits(id)
+    }
+  }
+
+  /// The answer to a call that waits. Once for each.
+  public func answer(to id: Int64) async throws(Failure) -> JSON {
+    do throws(SocketClientError) {
+      return try await answer(to: id) {}
+    } catch {
+      throw Failure(error)
+    }
+  }
+
+  private func answer(to id: Int64, sending send: () -> Void) async throws(SocketClientError) -> JSON {
     let answer = await withTaskCancellationHandler {
       await withCheckedContinuation { waiter in
-        if answers.expect(id, waiter) { send(line) }
+        if answers.expect(id, waiter) { send() }
       }
     } onCancel: {
       answers.resolve(id, .failure(.timedOut))

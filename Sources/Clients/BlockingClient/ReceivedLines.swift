@@ -1,3 +1,5 @@
+import Glibc
+
 /// What a server has sent, as lines.
 public struct ReceivedLines {
   /// Bytes of one line, if the client has no lower limit.
@@ -15,6 +17,9 @@ public struct ReceivedLines {
   /// Whether the line that has begun is longer than a line may be.
   public var isTooLong: Bool { bytes.count - start > longest }
 
+  /// Whether no line has begun.
+  public var isEmpty: Bool { bytes.count == start }
+
   public mutating func append(_ piece: [UInt8]) {
     bytes.removeFirst(start)
     scanned -= start
@@ -24,7 +29,11 @@ public struct ReceivedLines {
 
   /// The next whole line, without its newline; nil: it has not come yet.
   public mutating func next() -> ArraySlice<UInt8>? {
-    guard let end = bytes[scanned...].firstIndex(of: UInt8(ascii: "\n")) else {
+    let newline = bytes.withUnsafeBytes { bytes -> Int? in
+      guard let first = bytes.baseAddress.map({ $0 + scanned }), scanned < bytes.count else { return nil }
+      return memchr(first, 0x0A, bytes.count - scanned).map { UnsafeRawPointer($0) - first + scanned }
+    }
+    guard let end = newline else {
       scanned = bytes.count
       return nil
     }

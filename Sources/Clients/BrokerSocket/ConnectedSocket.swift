@@ -78,6 +78,24 @@ public final class ConnectedSocket: Sendable {
     }
   }
 
+  /// How long ``receive(atMost:)`` and ``receiveInTime(atMost:)`` wait. The kernel rounds it up to its clock ticks.
+  public func limitReceiving(_ limit: Duration) {
+    // A timeval: seconds, microseconds. Its Swift type belongs to a module of the compiler.
+    let time = [Int(limit.components.seconds), Int(limit.microseconds % 1_000_000)]
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, time, socklen_t(MemoryLayout<Int>.size * time.count))
+  }
+
+  /// Nil if nothing has arrived within the limit; otherwise as ``receive(atMost:)``.
+  public func receiveInTime(atMost limit: Int) -> [UInt8]? {
+    var isLate = false
+    let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
+      let received = clinux_receive(descriptor, buffer.baseAddress, limit)
+      isLate = received < 0 && errno == EAGAIN
+      count = max(0, received)
+    }
+    return isLate ? nil : bytes
+  }
+
   /// The first line that has arrived, without its newline. It stays to be read. Nil where it has not arrived as a whole in
   /// time, or is longer than so many bytes.
   public func peekLine(atMost limit: Int, within patience: Duration) -> [UInt8]? {

@@ -99,6 +99,22 @@ func firstInvalidUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
   return nil
 }
 
+/// The names of an object, compared byte by byte (RFC 8259 §8.3); Swift's String would take canonical equivalents for equal.
+private struct Names {
+  /// Up to here a comparison with each takes less time than hashing.
+  private static let few = 16
+  private var hashed: Set<[UInt8]> = []
+
+  /// False: the object has the name already.
+  mutating func insert(_ name: String, after members: [JSON.Member]) -> Bool {
+    if members.count < Self.few {
+      return !members.contains { $0.name.utf8.count == name.utf8.count && $0.name.utf8.elementsEqual(name.utf8) }
+    }
+    if hashed.isEmpty { hashed = Set(members.map { Array($0.name.utf8) }) }
+    return hashed.insert(Array(name.utf8)).inserted
+  }
+}
+
 /// Recursive descent; the depth limit bounds the stack. The bytes are valid UTF-8.
 private struct JSONParser {
   let bytes: UnsafeBufferPointer<UInt8>
@@ -203,8 +219,7 @@ private struct JSONParser {
   private mutating func object() throws(JSONError) -> JSON {
     index += 1
     var members: [JSON.Member] = []
-    // Names are compared byte by byte (RFC 8259 §8.3); Swift's String would take canonical equivalents for equal.
-    var names: Set<[UInt8]> = []
+    var names = Names()
     skipSpace()
     if current == UInt8(ascii: "}") {
       index += 1
@@ -215,7 +230,7 @@ private struct JSONParser {
       let start = index
       guard current == UInt8(ascii: "\"") else { throw unexpected("a member's name") }
       let name = try string()
-      guard names.insert(Array(name.utf8)).inserted else { throw JSONError("the same member twice", at: start) }
+      guard names.insert(name, after: members) else { throw JSONError("the same member twice", at: start) }
       skipSpace()
       guard current == UInt8(ascii: ":") else { throw unexpected("':'") }
       index += 1

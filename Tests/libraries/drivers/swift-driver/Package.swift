@@ -6,6 +6,7 @@ let package = Package(
   // Its name is that of its folder.
   dependencies: [.package(path: "../../../../clients/swift")],
   targets: [
-    .executableTarget(name: "driver", dependencies: [.product(name: "Grantd", package: "swift")])
+    .executableTarget(name: "driver", dependencies: [.product(name: "Grantd", package: "swift")]),
+    .executableTarget(name: "texts", dependencies: [.product(name: "Grantd", package: "swift")]),
   ]
 )

@@ -21,6 +21,8 @@ extension GrantClient {
     /// One connection for calls that begin at once.
     var opening: Task<WatchedConnection, any Error>?
     var waiting = 0
+
+    var usable: WatchedConnection? { connection.flatMap { $0.client.hasEnded ? nil : $0 } }
   }
 
   var place: SocketChoice {
@@ -29,9 +31,10 @@ extension GrantClient {
       exists: { access($0, F_OK) == 0 })
   }
 
-  func connect(_ place: SocketChoice) async throws -> WatchedConnection {
+  func connect(_ place: SocketChoice, callersRead: Bool = false) async throws -> WatchedConnection {
     var limits = SocketClient.Limits()
     (limits.line, limits.notifications, limits.dropsNotifications) = (Self.longestLine, Self.mostEvents, false)
+    limits.callersRead = callersRead
     do {
       let client = try await SocketClient.connect(path: place.path, limits: limits) { uid in
         place.isNamed || ServerOwner.isExpected(uid, at: place.path)
@@ -42,46 +45,61 @@ extension GrantClient {
     }
   }
 
-  /// The result of a method, on the kept connection, once more if that is harmless and useful.
   func result(_ method: String, _ members: [JSON.Member], _ timeout: Duration? = nil) async throws -> JSON {
     var params = members
     if let timeout, Self.timed.contains(method) {
       params.append(JSON.Member(name: "timeout", value: .double(timeout / .seconds(1))))
     }
-    let limit = (timeout ?? Self.defaultTimeout) + Self.grace
-    try begin()
-    defer { state.withLock { $0.waiting -= 1 } }
-    let connection = try await open()
-    do {
-      return try await exchange(connection, method, .object(params), limit)
-    } catch GrantError.Reason.shuttingDown {
-    } catch GrantError.Reason.disconnected where Self.repeatable.contains(method) {
-    }
-    forget(connection)
-    return try await exchange(open(), method, .object(params), limit)
+    return try await reply(Request(method, .object(params)), timeout)
   }
 
-  private func begin() throws(GrantError) {
-    let isTooMany = state.withLock { state in
-      guard state.waiting < Self.mostWaiting else { return true }
+  /// The result of a request, on the kept connection, once more if that is harmless and useful. Null if the request has taken
+  /// its answer.
+  func reply(_ request: Request, _ timeout: Duration?) async throws -> JSON {
+    let limit = (timeout ?? Self.defaultTimeout) + Self.grace
+    let kept = try begin()
+    defer { state.withLock { $0.waiting -= 1 } }
+    let connection: WatchedConnection
+    if let kept { connection = kept } else { connection = try await open() }
+    do {
+      return try await exchange(connection, request, limit)
+    } catch is Unsent {
+    } catch GrantError.Reason.shuttingDown {
+    } catch GrantError.Reason.disconnected where Self.repeatable.contains(request.method) {
+    }
+    forget(connection)
+    do {
+      return try await exchange(open(), request, limit)
+    } catch is Unsent {
+      throw GrantError(.disconnected, at: place)
+    }
+  }
+
+  /// The connection had ended before: the broker has not seen the call.
+  private struct Unsent: Error {}
+
+  /// The kept connection, if it is usable.
+  private func begin() throws(GrantError) -> WatchedConnection? {
+    let (isTooMany, kept) = state.withLock { state -> (Bool, WatchedConnection?) in
+      guard state.waiting < Self.mostWaiting else { return (true, nil) }
       state.waiting += 1
-      return false
+      return (false, state.usable)
     }
     if isTooMany {
       throw GrantError(.overloaded, "too many requests of this process wait", hint: "Make fewer calls at once.")
     }
+    return kept
   }
 
-  func exchange(
-    _ connection: WatchedConnection, _ method: String, _ params: JSON, _ limit: Duration
-  ) async throws -> JSON {
+  func exchange(_ connection: WatchedConnection, _ request: Request, _ limit: Duration) async throws -> JSON {
     try Task.checkCancellation()
     do {
-      return try await connection.call(method: method, params: params, within: limit)
+      return try await connection.call(request, within: limit)
     } catch {
       // A cancelled call ends as one that is late.
-      if error == .timedOut { try Task.checkCancellation() }
-      throw GrantError(error, at: place)
+      if error.error == .timedOut { try Task.checkCancellation() }
+      if error.isUnsent { throw Unsent() }
+      throw GrantError(error.error, at: place)
     }
   }
 
@@ -92,10 +110,10 @@ extension GrantClient {
 
   private func open() async throws -> WatchedConnection {
     let (connection, opening) = state.withLock { state -> (WatchedConnection?, Task<WatchedConnection, any Error>?) in
-      if let connection = state.connection, !connection.client.hasEnded { return (connection, nil) }
+      if let connection = state.usable { return (connection, nil) }
       if let opening = state.opening { return (nil, opening) }
       let place = self.place
-      let opening = Task { try await connect(place) }
+      let opening = Task { try await connect(place, callersRead: true) }
       state.opening = opening
       return (nil, opening)
     }

@@ -34,7 +34,10 @@ public final class GrantClient: Sendable {
     if let scopes { params.append(JSON.Member(name: "scopes", value: .array(scopes.map { .string($0) }))) }
     if let resource { params.append(JSON.Member(name: "resource", value: .string(resource))) }
     if let minTTL { params.append(JSON.Member(name: "min_ttl", value: .double(minTTL / .seconds(1)))) }
-    return try Token(await result("token.get", params, timeout))
+    if let timeout { params.append(JSON.Member(name: "timeout", value: .double(timeout / .seconds(1)))) }
+    var taken: Token?
+    let result = try await reply(Request(tokenFor: .object(params)) { taken = $0 }, timeout)
+    return try taken ?? Token(result)
   }
 
   /// Reports that a server answered 401 to the token. Returns the generation of the current token. Report a token once,
@@ -118,7 +121,7 @@ public final class GrantClient: Sendable {
     let connection = try await connect(place)
     let names = types.map { JSON.string($0.rawValue) }
     let params = names.isEmpty ? JSON.object([]) : .object([JSON.Member(name: "events", value: .array(names))])
-    _ = try await exchange(connection, "events.subscribe", params, Self.defaultTimeout + Self.grace)
+    _ = try await exchange(connection, Request("events.subscribe", params), Self.defaultTimeout + Self.grace)
     return Events(connection: connection.client, place: place)
   }
 

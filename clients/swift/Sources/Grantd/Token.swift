@@ -21,19 +21,40 @@ public struct Token: Sendable {
   private let access: SecretText
   private let session: (cookie: SecretText?, id: SecretText?)
 
+  /// The members of an answer.
+  struct Members {
+    var access, cookie, session, account, provider, issuer, type: String?
+    var scope: [String]?
+    var generation, expiresAt: Int64?
+  }
+
   init(_ result: JSON) throws(GrantError) {
-    let cookie = result["cookie"]?.string.map { SecretText($0) }
-    access = SecretText(result["access_token"]?.string ?? "")
-    guard let generation = result["generation"]?.integer, generation >= 0, !access.isEmpty || cookie?.isEmpty == false
+    var members = Members()
+    members.access = result["access_token"]?.string
+    members.cookie = result["cookie"]?.string
+    members.session = result["session_id"]?.string
+    members.account = result["account"]?.string
+    members.provider = result["provider"]?.string
+    members.issuer = result["issuer"]?.string
+    members.type = result["token_type"]?.string
+    members.scope = result["scope"]?.array?.compactMap(\.string)
+    members.generation = result["generation"]?.integer
+    members.expiresAt = result["expires_at"]?.integer
+    try self.init(members)
+  }
+
+  init(_ members: Members) throws(GrantError) {
+    access = SecretText(members.access ?? "")
+    session = (members.cookie.map { SecretText($0) }, members.session.map { SecretText($0) })
+    guard let generation = members.generation, generation >= 0, !access.isEmpty || session.cookie?.isEmpty == false
     else { throw .bad("has no token") }
     self.generation = generation
-    session = (cookie, result["session_id"]?.string.map { SecretText($0) })
-    account = result["account"]?.string ?? ""
-    provider = result["provider"]?.string ?? ""
-    issuer = result["issuer"]?.string
-    scope = result["scope"]?.array?.compactMap(\.string) ?? []
-    expiresAt = result["expires_at"]?.integer
-    type = result["token_type"]?.string ?? "Bearer"
+    account = members.account ?? ""
+    provider = members.provider ?? ""
+    issuer = members.issuer
+    scope = members.scope ?? []
+    expiresAt = members.expiresAt
+    type = members.type ?? "Bearer"
   }
 
   /// The name and the value of the header of a request: `Authorization` (RFC 6750 §2.1), or `Cookie` for a session.

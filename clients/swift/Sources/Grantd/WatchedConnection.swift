@@ -20,7 +20,27 @@ final class WatchedConnection: Sendable {
 
   init(_ client: SocketClient) { self.client = client }
 
-  func call(method: String, params: JSON, within limit: Duration) async throws(SocketClientError) -> JSON {
+  /// Null if the request has taken its answer.
+  func call(_ request: Request, within limit: Duration) async throws(SocketClient.Failure) -> JSON {
+    switch try client.begin(line: request.line, take: request.take) {
+    case .taken: return .null
+    case .answered(let result): return result
+    case .waits(let id): return try await answer(to: id, within: limit)
+    }
+  }
+
+  private func answer(to call: Int64, within limit: Duration) async throws(SocketClient.Failure) -> JSON {
+    let (id, end) = watch(for: limit)
+    defer { state.withLock { _ = $0.ends.removeValue(forKey: id) } }
+    do {
+      return try await client.answer(to: call)
+    } catch {
+      guard error.error == .disconnected, ContinuousClock.now >= end else { throw error }
+      throw SocketClient.Failure(.timedOut)
+    }
+  }
+
+  private func watch(for limit: Duration) -> (id: Int64, end: ContinuousClock.Instant) {
     let end = ContinuousClock.now + limit
     let (id, isFirst) = state.withLock { state in
       state.last += 1
@@ -30,12 +50,7 @@ final class WatchedConnection: Sendable {
       return (state.last, isFirst)
     }
     if isFirst { watch(until: end) }
-    defer { state.withLock { _ = $0.ends.removeValue(forKey: id) } }
-    do {
-      return try await client.call(method: method, params: params)
-    } catch {
-      throw error == .disconnected && ContinuousClock.now >= end ? .timedOut : error
-    }
+    return (id, end)
   }
 
   private func watch(until first: ContinuousClock.Instant) {

@@ -1,0 +1,1 @@
+../../../../Sources/Clients/AsyncClient/Reading.swift
