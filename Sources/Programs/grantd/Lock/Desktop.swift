@@ -100,8 +100,12 @@ final class Desktop: Sendable {
     case .releaseWaiting:
       guard let release = event.release else { return nil }
       return ("A program asks for \(release.account)", "grantctl approve \(release.id)")
-    case .tokenRefreshed, .tokenFailed, .scopesLost, .scopesRequired, .loginStarted, .loginActionRequired,
-      .loginCompleted, .loginFailed, .accountRemoved, .refreshTokenExpiring, .releaseEnded, .providerUnreachable,
+    case .scopesRequired:
+      let account = event.account ?? ""
+      let message = event.message ?? "a server requires more access"
+      return ("Sign in again: \(account)", "\(message): grantctl login \(event.provider ?? "PROVIDER") \(account)")
+    case .tokenRefreshed, .tokenFailed, .scopesLost, .loginStarted, .loginActionRequired, .loginCompleted, .loginFailed,
+      .accountRemoved, .refreshTokenExpiring, .releaseEnded, .providerUnreachable,
       .providerRecovered, .storeFailed, .storeRecovered, .clockStepped, .fileWritten, .configurationReloaded:
       return nil
     }
