@@ -1,8 +1,10 @@
 """Documents that cannot be used: the error names the document and the next step, and nothing is stored."""
 
-from grantd_testing import free_ports
+import contextlib
+
+from grantd_testing import free_ports, redirected, wait_until
 from logins import case, works
-from scene import must, same
+from scene import LOGIN_SECONDS, Login, must, same, visit
 from servers import RESOURCE, SERVER
 
 LARGE = 10 << 20
@@ -87,6 +89,19 @@ def refused_registration(scene):
 
 
 @case
+def mix_up(scene):
+    """An authorization response of another issuer (RFC 9207): the code is not sent, and there is no account."""
+    authorization, resource = scene.pair()
+    authorization.responds_as = "https://other.example.com"
+    broker = scene.start()
+    with contextlib.closing(Login(broker, [scene.url(resource), "notes"], broker.folder / "login.log")) as login:
+        wait_until(login.url, LOGIN_SECONDS, "the URL")
+        same(visit(redirected(redirected(login.url()[0]))), 400, "the status of the callback")
+    same([form for form in authorization.forms("/token") if "code_verifier" in form], [], "codes that were sent")
+    same(broker.call("account.list")["accounts"], [], "the accounts")
+
+
+@case
 def bad_challenges(scene):
     """Control characters, and a challenge without metadata."""
     authorization, resource = scene.pair()
@@ -127,4 +142,14 @@ def changed_issuer(scene):
     same(other.requests, [], "requests to the new server")
     works(broker, "notes")
     broker.must("refresh", "notes")
+    works(broker, "notes")
+    # The server itself is another one, by its own document.
+    resource.issuers, authorization.changes = [authorization.issuer], {"issuer": other.issuer}
+    broker.end(15)
+    broker.start()
+    works(broker, "notes")
+    text = broker.refused("login", scene.url(resource), "notes")
+    must(other.issuer in text and authorization.issuer in text, f"the issuers are missing: {text}")
+    same(broker.call("account.get", account="notes")["state"], "ok", "the old grant")
+    same(other.requests, [], "requests to the new server")
     works(broker, "notes")

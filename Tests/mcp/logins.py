@@ -1,9 +1,13 @@
 """`grantctl login URL`: the documents, the client, the request, and the account that it makes."""
 
 import json
+import re
+import subprocess
 import tomllib
 
-from scene import must, same
+from grantd_testing import environment, redirected
+from scene import LOGIN_SECONDS, must, same
+from servers import RESOURCE
 
 CASES = {}
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -76,6 +80,17 @@ def without_challenge(scene):
 
 
 @case
+def redirected_metadata(scene):
+    """A document that moved within its origin is found there."""
+    authorization, resource = scene.pair()
+    place = RESOURCE + resource.path
+    resource.documents = {place: lambda request: request.answer(302, Location="/moved"), "/moved": None}
+    broker = scene.start()
+    broker.login(scene.url(resource), "notes")
+    works(broker, "notes")
+
+
+@case
 def server_with_a_path(scene):
     """RFC 8414 with the path inserted, OpenID inserted, OpenID appended, in turn."""
     authorization = scene.authorization("/tenant")
@@ -115,10 +130,11 @@ def second_resource(scene):
 
 @case
 def configured_provider(scene):
-    """A provider of the configuration at the issuer lends its client."""
+    """A provider of the configuration at the issuer lends its client, before a metadata document and a registration."""
     authorization, resource = scene.pair()
-    authorization.clients["by-hand"] = {}
-    broker = scene.start(f'[provider.company]\nkind = "oauth2"\nissuer = "{authorization.issuer}"\nclient_id = "by-hand"\n')
+    authorization.clients["by-hand"], authorization.takes_documents = {}, True
+    broker = scene.start('[client_metadata]\nurl = "https://example.com/grantd.json"\n'
+                         f'[provider.company]\nkind = "oauth2"\nissuer = "{authorization.issuer}"\nclient_id = "by-hand"\n')
     asked, _ = broker.login(scene.url(resource), "notes", "--name", "notes-server")
     same(asked["client_id"], "by-hand", "the client")
     same(authorization.asked("/register", "POST"), [], "registrations")
@@ -193,6 +209,22 @@ def on_another_device(scene):
     text = broker.must("login", scene.url(resource), "notes", "--device", "--qr", "never")
     must("notes" in text, text)
     same(authorization.forms("/device")[0]["resource"], resource.resource, "resource of the device request")
+    works(broker, "notes")
+
+
+@case
+def pasted(scene):
+    """`--manual`: the URL at which a browser ends is pasted."""
+    authorization, resource = scene.pair()
+    broker = scene.start()
+    words = [broker.products / "grantctl", "--socket", broker.socket, "login", scene.url(resource), "notes", "--manual"]
+    with subprocess.Popen(words, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=environment(broker.folder)) as login:
+        scene.closing.callback(login.kill)
+        lines = iter(login.stdout.readline, "")
+        place = next(found for line in lines if (found := re.search(re.escape(authorization.url) + r"/authorize\S+", line)))[0]
+        rest, _ = login.communicate(redirected(place) + "\n", timeout=LOGIN_SECONDS)
+    same(login.returncode, 0, f"the status: {rest}")
     works(broker, "notes")
 
 

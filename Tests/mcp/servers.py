@@ -91,6 +91,8 @@ class Authorization(Server):
         self.changes, self.documents = {}, [SERVER + path]
         self.clients, self.codes, self.refreshes, self.tokens = {}, {}, {}, {}
         self.lifetime, self.refused_registration, self.devices = LIFETIME_SECONDS, None, {}
+        # `iss` of the authorization response.
+        self.responds_as = self.issuer
 
     @property
     def metadata(self):
@@ -134,7 +136,7 @@ class Authorization(Server):
             return request.answer(400, {"error": "invalid_request"})
         code = secrets.token_urlsafe(8)
         self.codes[code] = query
-        back = {"code": code, "state": query["state"], "iss": self.issuer}
+        back = {"code": code, "state": query["state"], "iss": self.responds_as}
         request.answer(302, Location=f"{query['redirect_uri']}?{urllib.parse.urlencode(back)}")
 
     def device(self, request, _query, form, _body):
