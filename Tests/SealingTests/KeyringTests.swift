@@ -55,7 +55,6 @@ struct KeyringTests {
       Issue.record("\(under)")
       return
     }
-    #expect(keyring.stay(under: old, because: "x").notices == [.unchanged(under: "cd34", because: "x")])
     #expect(throws: Never.self) { try Keyring(keys[1]).find(Keyring.note(under: old.sealer)) }
     #expect(keyring.mayLeaveOldValues(under))
     #expect(keyring.settle(under).notices == [.resealed(under: "test", from: "cd34"), .unneeded(source: "ab12")])

@@ -18,14 +18,15 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 sys.dont_write_bytecode = True
 
-from cases import callers, copies, disks, headers, providers, refreshes, rows, state
+from cases import callers, copies, disks, headers, kept, providers, refreshes, rows, state
 from grantd_testing import Wrong, products
 from machine import Skip, loopback_up, namespace, raise_files
 from provider.judge import self_test
 from stage import Stage
 
 CASE_SECONDS = 180
-CASES = refreshes.CASES | providers.CASES | state.CASES | rows.CASES | callers.CASES | disks.CASES | copies.CASES | headers.CASES
+PARTS = refreshes, providers, state, rows, callers, disks, copies, headers, kept
+CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 
 
 async def run(name, options, tally):

@@ -110,13 +110,6 @@ public struct Keyring: Sendable {
     }
   }
 
-  /// Not all values could be sealed again: they keep their key.
-  ///
-  /// - Parameter reason: a sentence without a full stop.
-  public func stay(under old: SealingKey, because reason: String) -> Settled {
-    Settled(key: old, notices: [.unchanged(under: old.source, because: reason)])
-  }
-
   /// The keys of a store that is new: all its values are under ``key``.
   public var settledNew: Settled { Settled(key: key, notices: unneeded()) }
 
@@ -136,8 +129,6 @@ public enum KeyNotice: Sendable, Equatable {
   case finished(file: String)
   /// Nothing is sealed under it.
   case unneeded(source: String)
-  /// The state could not be sealed under another key.
-  case unchanged(under: String, because: String)
 
   /// For people, without a full stop.
   public var message: String {
@@ -145,8 +136,6 @@ public enum KeyNotice: Sendable, Equatable {
     case .resealed(let new, let old):
       "the state was sealed again under the key in \(new); the one in \(old) is no longer needed and can be removed"
     case .finished(let file): "a change of the key in \(file) that was interrupted was finished"
-    case .unchanged(let source, let reason):
-      "the state stays under the key in \(source), which is still needed: \(reason); then restart grantd"
     case .unneeded(let source): "nothing is sealed under the key in \(source): it can be removed"
     }
   }

@@ -211,6 +211,7 @@ public final class PostgreSQLStore: Store {
     var rest = StoredState()
     let names = local.withLock { $0 }
     rest.values = state.values
+    rest.setAside = state.setAside
     rest.values[Self.nodeKey] = writer.node
     rest.revocations = state.revocations.filter { names.revocations.contains($0.id) }
     for account in state.accounts where names.accounts.contains(account.grant.account) { rest.add(account) }

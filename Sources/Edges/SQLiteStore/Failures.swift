@@ -5,8 +5,6 @@ public import Sealing
 import StoreRows
 
 extension StoreError {
-  var isOfOneAccount: Bool { if case .unreadableAccount = self { true } else { false } }
-
   static func opening(_ error: any Error, at path: String) -> StoreError { reading(error, at: path) }
 
   static func reading(_ error: any Error, at path: String) -> StoreError {

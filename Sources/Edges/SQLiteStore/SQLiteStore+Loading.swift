@@ -54,7 +54,7 @@ extension SQLiteStore {
 
   public func loadRest() async throws(StoreError) -> StoredState {
     var state = try await salvaging { () throws(StoreError) in try await self.reading(StoredState.readRest) }
-    keepNote(of: state.setAside)
+    await keepNote(of: state.setAside)
     for one in home.withLock({ $0.rescued }) { state.take(one.rest) }
     return state
   }
@@ -63,7 +63,7 @@ extension SQLiteStore {
     let (page, unnamed) = try await salvaging { () throws(StoreError) in
       try await self.page(after: account, most: most)
     }
-    keepNote(of: unnamed)
+    await keepNote(of: unnamed)
     return withRescued(page, after: account, most: most)
   }
 
@@ -82,13 +82,29 @@ extension SQLiteStore {
 
   public var setAside: [SetAsideRow] { found.withLock { Array($0.values) } }
 
-  private func keepNote(of rows: [SetAsideRow]) {
+  private func keepNote(of rows: [SetAsideRow]) async {
     guard !rows.isEmpty else { return }
     found.withLock { found in for row in rows { found[row.name] = row } }
+    // Without them a new database lacks the rows, and the one that is put aside has them.
+    let new = try? await reading { db, sealer in
+      try rows.reduce(into: [RowName: KeptRow]()) { $0[$1.name] = try KeptRow($1, in: db, sealer) }
+    }
+    kept.withLock { kept in
+      var size = kept.values.reduce(0) { $0 + $1.size }
+      for (name, row) in new ?? [:] where size + row.size <= KeptRow.mostBytes {
+        kept[name] = row
+        size += row.size
+      }
+    }
   }
 
   func forgetSetAside(_ isMeant: (SetAsideRow) -> Bool) {
-    found.withLock { $0 = $0.filter { !isMeant($0.value) } }
+    let names = found.withLock { found in
+      let names = found.filter { isMeant($0.value) }.map(\.key)
+      for name in names { found[name] = nil }
+      return names
+    }
+    kept.withLock { for name in names { $0[name] = nil } }
   }
 
   public func countAccounts() async throws(StoreError) -> Int {

@@ -82,6 +82,8 @@ public final class SQLiteStore: Store {
   let memory = PackedMemory()
   /// Rows that cannot be read.
   let found = Mutex<[RowName: SetAsideRow]>([:])
+  /// The same rows for a new database, those of accounts not included.
+  let kept = Mutex<[RowName: KeptRow]>([:])
   /// A damaged database is rebuilt from its readable rows at most once.
   let isSalvaged = Mutex(false)
   /// Repairs of damage since the store was opened, and how many of them are in the log.

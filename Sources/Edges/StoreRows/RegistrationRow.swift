@@ -5,6 +5,7 @@ import OAuth
 extension SavedRegistration: StoredRow {
   package static let table = Table(
     "registrations", key: ["provider"], columns: ["provider", "issuer", "client_id", "created_at", "detail"],
+    boundTo: ["provider", "issuer", "client_id"],
     integers: ["created_at"], blobs: ["detail"])
 
   /// With the client: its secret must not be sent to another issuer.

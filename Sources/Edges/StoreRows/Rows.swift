@@ -11,7 +11,7 @@ extension SavedGrant: StoredRow {
       "refresh_token_issued_at", "expiry_announced_at", "kind", "source_fingerprint", "refresh_token",
       "previous_refresh_token", "id_token",
       "extra", "dpop_key",
-    ],
+    ], boundTo: ["account", "provider"],
     integers: [
       "generation", "created_at", "logged_in_at", "refresh_token_expires_at", "refresh_token_issued_at",
       "expiry_announced_at",
@@ -84,7 +84,8 @@ extension SavedToken: StoredRow {
     columns: [
       "account", "scope", "resource", "type", "scopes", "generation", "issued_at", "expires_at", "refresh_at",
       "access_token", "reports",
-    ], integers: ["generation", "issued_at", "expires_at", "refresh_at"], blobs: ["access_token"])
+    ], boundTo: ["account", "scope", "resource"], integers: ["generation", "issued_at", "expires_at", "refresh_at"],
+    blobs: ["access_token"])
 
   package var sealedWith: [String] { [account.rawValue, key.scope, key.target] }
 
@@ -146,7 +147,7 @@ extension SavedLogin: StoredRow {
     columns: [
       "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
       "state", "nonce", "verifier", "dpop_key", "device", "progress",
-    ], integers: ["max_age", "uid", "started_at", "expires_at"],
+    ], boundTo: ["id", "provider", "account"], integers: ["max_age", "uid", "started_at", "expires_at"],
     blobs: ["state", "nonce", "verifier", "dpop_key", "device", "progress"])
 
   /// With the login's purpose: changing it must not sign a user in elsewhere.
@@ -200,6 +201,7 @@ extension PendingRevocation: StoredRow {
   package static let table = Table(
     "revocations", key: ["id"],
     columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "context", "token"],
+    boundTo: ["id", "provider"],
     integers: ["attempts", "retry_at", "expires_at"], blobs: ["context", "token"])
 
   /// With the provider: changing it must not send the token to another one.

@@ -9,6 +9,8 @@ package struct Table: Sendable {
   package let name: String
   package let columns: [String]
   package let key: [String]
+  /// The columns that the sealed ones are bound to: ``StoredRow/sealedWith``.
+  package let boundTo: [String]
   /// The types of the columns.
   package let types: [ColumnType]
   package let select: String
@@ -18,11 +20,16 @@ package struct Table: Sendable {
   package static let code = "code"
 
   /// - Parameters:
+  ///   - boundTo: the columns that the sealed ones are bound to.
   ///   - integers: the columns of type INTEGER. A column in neither list is a text.
   ///   - blobs: the columns of type BLOB.
-  package init(_ name: String, key: [String], columns: [String], integers: Set<String> = [], blobs: Set<String> = []) {
+  package init(
+    _ name: String, key: [String], columns: [String], boundTo: [String] = [], integers: Set<String> = [],
+    blobs: Set<String> = []
+  ) {
     self.name = name
     self.key = key
+    self.boundTo = boundTo
     let (columns, blobs) = (columns + [Self.code], blobs.union([Self.code]))
     self.columns = columns
     types = columns.map { integers.contains($0) ? .integer : blobs.contains($0) ? .blob : .text }

@@ -36,6 +36,33 @@ struct RebuildTests {
     await old.close()
   }
 
+  @Test("keeps the rows that cannot be read and are still set aside")
+  func keepsSetAside() async throws {
+    try await folder.fill(Sample.everything)
+    let other = try Connection(path: folder.database)
+    try other.use { db in
+      try db.execute("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM refresh_intents")
+      try db.execute("UPDATE registrations SET detail = x'01'; UPDATE grants SET account = account || ' x'")
+      try db.execute("UPDATE logins SET expires_at = expires_at + 1; UPDATE revocations SET hint = 'x'")
+    }
+    try other.close()
+    let store = try folder.open()
+    var state = try await store.loadRest()
+    _ = try await store.accounts(after: nil, most: 9)
+    state.setAside = store.setAside
+    #expect(Set(state.setAside.map(\.table)) == ["registrations", "grants", "logins", "revocations"])
+    let login = try #require(state.setAside.first { $0.table == "logins" })
+    state.setAside.removeAll { $0 == login }
+    try await store.rebuild(from: state)
+    let names = Set(state.setAside.map(\.name))
+    #expect(Set(try await store.load().setAside.map(\.name)) == names)
+    #expect(try await store.discard(state.setAside[0].name))
+    await store.close()
+    let again = try folder.open()
+    #expect(Set(try await again.load().setAside.map(\.name)) == names.subtracting([state.setAside[0].name]))
+    await again.close()
+  }
+
   @Test("applies running and waiting commits to the new one, in their order")
   func commitsMeanwhile() async throws {
     let (taken, goOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))

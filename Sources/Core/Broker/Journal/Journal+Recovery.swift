@@ -98,6 +98,7 @@ extension Journal {
     unsaved.waiting = []
     var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
     state.values = values
+    state.setAside = setAside
     do throws(StoreError) {
       try await store.rebuild(from: state, accounts: accounts)
     } catch {

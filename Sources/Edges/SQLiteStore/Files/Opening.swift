@@ -15,8 +15,6 @@ struct Opening {
   static let logLimit = 4 << 20
   /// Bytes of a database that is read whole before anything is answered: some thousand accounts.
   static let verifiedAtOnce = 8 << 20
-  /// The number of accounts in memory at a time while they are sealed again.
-  private static let resealed = 1024
   private static let magic = Array("SQLite format 3\0".utf8)
 
   let folder: StateFolder
@@ -92,13 +90,7 @@ struct Opening {
 
   /// The database names the right key: an interrupted change of it is completed or undone.
   private func settled(_ database: Connection, _ under: Keyring.Under) throws -> Opened {
-    if case .previous(let old) = under {
-      do {
-        try reseal(database, from: old.sealer, to: keyring.key.sealer)
-      } catch let error as StoreError where error.isOfOneAccount {
-        return Opened(database: database, keys: keyring.stay(under: old, because: "\(error.message): \(error.hint)"))
-      }
-    }
+    if case .previous(let old) = under { try reseal(database, from: old.sealer, to: keyring.key.sealer) }
     if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
     return Opened(database: database, keys: keyring.settle(under))
   }
@@ -106,12 +98,13 @@ struct Opening {
   /// Writes a database with this state beside the present one: whole, on disk and closed. Of an account that cannot
   /// be read, the secrets stay in the one that is put aside.
   func draft(
-    _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey, commits: Int64 = 0
+    _ state: StoredState, _ accounts: [any PackedAccount] = [], kept: [KeptRow] = [], under key: SealingKey,
+    commits: Int64 = 0
   ) throws(StoreError) {
     folder.removeDraft()
     try folder.protect(folder.draft)
     do {
-      try Self.write(state, accounts, under: key, to: folder.draft, writing, commits: commits)
+      try Self.write(state, accounts, kept: kept, under: key, to: folder.draft, writing, commits: commits)
     } catch {
       folder.removeDraft()
       throw .writing(error, at: folder.database)
@@ -120,8 +113,8 @@ struct Opening {
 
   /// Writes a new database into an empty file.
   static func write(
-    _ state: StoredState, _ accounts: [any PackedAccount], under key: SealingKey, to path: String,
-    _ options: Connection.Options, commits: Int64 = 0
+    _ state: StoredState, _ accounts: [any PackedAccount], kept: [KeptRow] = [], under key: SealingKey,
+    to path: String, _ options: Connection.Options, commits: Int64 = 0
   ) throws {
     let sealer = key.sealer
     var status = stat()
@@ -130,6 +123,7 @@ struct Opening {
     let database = try Connection(path: path, options)
     try Schema.migrate(database)
     try database.write { db in
+      for row in kept { try row.put(in: db, sealer) }
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
       for account in accounts { try put(account, in: db, sealer, at: now) }
       try putKeyNote(in: db, sealer)
@@ -275,23 +269,6 @@ struct Opening {
     try db.execute(
       "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
       [.text(Keyring.noteName), .blob(Keyring.note(under: sealer))])
-  }
-
-  /// All at once, so that the store is always under one key.
-  func reseal(
-    _ database: Connection, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
-  ) throws {
-    try database.write { db in
-      for change in try StoredState.readRest(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
-      let memory = PackedMemory()
-      var page = try PackedRows.page(of: db, after: nil, most: Self.resealed, sealer: old, in: memory)
-      while let last = page.last {
-        for account in page { try account.read(.whole).put(in: db, sealer: new) }
-        page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old, in: memory)
-      }
-      try Self.putKeyNote(in: db, new)
-      beforeCommit()
-    }
   }
 
   /// Checkpoints the log and empties it, so that no older data stay in it. False: the database is being read.

@@ -48,7 +48,9 @@ extension SQLiteStore {
       throw StoreError(error)
     }
     try opening.folder.withdrawSuccessor()
-    try opening.draft(state, accounts, under: key, commits: home.withLock { $0.commits.count })
+    let names = Set(state.setAside.map(\.name))
+    let rows = kept.withLock { kept in kept.filter { names.contains($0.key) }.map(\.value) }
+    try opening.draft(state, accounts, kept: rows, under: key, commits: home.withLock { $0.commits.count })
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     try installDraft(report)

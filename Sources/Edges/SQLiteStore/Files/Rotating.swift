@@ -21,7 +21,7 @@ extension SQLiteStore {
     let new: SealingKey
     do throws(SealingError) { new = try file.makeNext() } catch { throw KeyRotationError(error) }
     report(.keyWritten)
-    try reseal(database, from: old, to: new, in: file)
+    let damaged = try reseal(database, from: old, to: new, in: file)
     // From here on the new key is the key, even if a later step fails.
     home.withLock { home in
       home.key = new
@@ -31,6 +31,11 @@ extension SQLiteStore {
     // A database that replaced this one in the interim is under a key that its file must not lose.
     do throws(StoreError) { try home.withLock { $0.files }?.examine() } catch { throw .store(error) }
     var remains: [String] = []
+    if damaged > 0 {
+      remains.append(
+        "\(damaged) row\(damaged == 1 ? "" : "s") that cannot be read \(damaged == 1 ? "was" : "were") kept: "
+          + "`grantctl repair` lists them")
+    }
     if (try? opening.cutLog(of: database)) != true {
       remains.append("\(opening.folder.log) still holds values under the old key: another program reads the database")
     }
@@ -77,10 +82,10 @@ extension SQLiteStore {
 
   private func reseal(
     _ database: Connection, from old: SealingKey, to new: SealingKey, in file: KeyFile
-  ) throws(KeyRotationError) {
+  ) throws(KeyRotationError) -> Int {
     var isCommitting = false
     do {
-      try opening.reseal(database, from: old.sealer, to: new.sealer) {
+      return try opening.reseal(database, from: old.sealer, to: new.sealer) {
         report(.resealed)
         isCommitting = true
       }

@@ -7,13 +7,12 @@ import Synchronization
 
 // Damaged rows: reading their readable columns, and removing them.
 extension PackedRows {
-  /// Writes the grant's row unchanged, without tokens. False: it is sealed under another key, or does not fit.
+  /// Writes the grant's row unchanged, or sealed under another key, without tokens. False: it does not fit.
   func putUnchanged(in db: Database, _ sealer: Sealer) throws -> Bool {
-    guard sealer.isSame(as: self.sealer) else { return false }
     var columns = PackedColumns(bytes)
     let values = SavedGrant.table.columns.map { _ in columns.next() }
     do {
-      try db.statement(SavedGrant.table.put).run(values)
+      try db.statement(SavedGrant.table.put).run(SavedGrant.table.resealed(values, from: self.sealer, to: sealer))
       return true
     } catch let error as DatabaseError where error.code == .constraint {
       return false
