@@ -18,14 +18,15 @@ PAUSE = 0.02
 class Provider:
     """Refresh tokens are good once: a second use ends the family."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, address="127.0.0.1"):
         port = folder / "port"
-        self.process = Program([sys.executable, PROVIDER, port], folder / "provider.log")
+        self.address = address
+        self.process = Program([sys.executable, PROVIDER, port, address], folder / "provider.log")
         wait_until(port.exists, PATIENCE, "the provider listens", PAUSE)
         self.port = int(port.read_text())
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(f"http://{self.address}:{self.port}{path}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
     @property
@@ -41,11 +42,12 @@ class Provider:
     def lifetime(self, seconds):
         self.get(f"/lifetime?seconds={seconds}")
 
-    def sections(self, name="strict"):
+    def sections(self, name="strict", origin=None):
+        """`origin`: the URL of another program that forwards to it."""
+        origin = origin or f"http://{self.address}:{self.port}"
         return (
-            f'[provider.{name}]\nkind = "oauth2"\nclient_id = "client"\nrotation = "strict"\n'
-            f'authorization_endpoint = "http://127.0.0.1:{self.port}/authorize"\n'
-            f'token_endpoint = "http://127.0.0.1:{self.port}/token"\n')
+            f'[provider.{name}]\nkind = "oauth2"\nclient_id = "client"\nrotation = "strict"\nallow_insecure_http = true\n'
+            f'authorization_endpoint = "{origin}/authorize"\ntoken_endpoint = "{origin}/token"\n')
 
     def close(self):
         self.process.kill()

@@ -8,7 +8,7 @@ import Synchronization
 /// The connection that commits, reads and leases, and the jobs that wait for it. Jobs that arrive while a transaction is
 /// being written share the next one.
 ///
-/// - Note: unchecked, because everything except the inbox is used only on the queue.
+/// - Note: unchecked, because everything except the inbox and `held` is used only on the queue.
 final class CommitQueue: @unchecked Sendable {
   /// Jobs that wait.
   static let waitingLimit = 4096
@@ -28,8 +28,14 @@ final class CommitQueue: @unchecked Sendable {
   let randomBytes: @Sendable (Int) -> [UInt8]
   let queue = DispatchQueue(label: "grantd.store.shared")
   private let inbox = Mutex(Inbox())
+  /// The leases that were granted and not given back.
+  let held = Mutex<[AccountName: Lease]>([:])
   private var session: Session?
   private var lastFailure: (failure: StoreError, at: Duration)?
+  /// A group was not written, and ``enter(_:isOwn:_:until:)`` has not succeeded since.
+  var hasFailed = false
+  /// The group that was sent last.
+  var sent = Data()
   /// Logins that this store has written.
   private var knownLogins: Set<LoginID> = []
   /// Nil: the node is not registered yet.
@@ -104,7 +110,7 @@ final class CommitQueue: @unchecked Sendable {
 
   // MARK: On the queue
 
-  private func connected() throws(StoreError) -> Session {
+  func connected() throws(StoreError) -> Session {
     if let session, !session.isLost { return session }
     session = nil
     if let lastFailure, uptime() - lastFailure.at < Self.pause { throw lastFailure.failure }
@@ -153,6 +159,7 @@ final class CommitQueue: @unchecked Sendable {
       }
       if group.isEmpty { return }
       let results = write(group)
+      for case .failure(let error) in results where error != .conflict { hasFailed = true }
       for (job, result) in zip(group, results) { job.answer.resume(returning: result) }
     }
   }
@@ -193,9 +200,11 @@ final class CommitQueue: @unchecked Sendable {
         jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline,
         intents: try intents(of: jobs, writer, session), isKnown: { knownLogins.contains($0) })
       do {
+        sent = group.id
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
-          throw StoreError.shared(.init(.refused, target.location, "another process uses this machine's node id"))
+          throw StoreError.shared(
+            .init(.refused, target.location, "this machine's latest write is missing, as in a restored copy"))
         }
         latest = group.id
         return group.results(answers)
@@ -228,39 +237,9 @@ final class CommitQueue: @unchecked Sendable {
     return intents
   }
 
-  /// Whether the transaction whose answer was lost was done. The row's lock waits for one that is being done, and one that
-  /// begins later finds another group before it.
-  private func settle(_ group: CommitGroup, _ writer: Writer) throws -> String? {
-    let answers = try fence(writer, try connected(), [])
-    guard let row = answers[2].rows.first, row[0].blob == group.id else { return nil }
-    return row[1].text
-  }
-
-  /// Ends what this store may still have under way: a transaction that begins later finds another group before it.
-  private func fence(_ writer: Writer, _ session: Session, _ questions: [Query]) throws -> [Answer] {
-    let fence = Data(randomBytes(8))
-    let answers = try session.run(
-      [
-        Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
-        Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
-        Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
-        Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
-      ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
-    latest = fence
-    return answers
-  }
-
-  /// Whether the commit is in the database. If not, it never will be.
-  func contains(_ commit: Revision) async throws(StoreError) -> Bool {
-    try await use { session, _ in
-      guard let writer = self.writer else { throw StoreError.closed }
-      let question = Query("SELECT 1::int8 FROM grantd.change WHERE commit = $1::bytea LIMIT 1", [.blob(commit.data)])
-      return try !self.fence(writer, session, [question])[4].rows.isEmpty
-    }
-  }
-
   private func note(_ jobs: [Job], _ results: [Result<Leasing?, StoreError>]) {
     for (job, result) in zip(jobs, results) {
+      if case .success(.granted(let lease, _)) = result { held.withLock { $0[lease.account] = lease } }
       guard case .commit(let changes) = job.work, case .success = result else { continue }
       for change in changes {
         switch change {

@@ -29,7 +29,8 @@ extension Keeper {
     let now = clock.uptime()
     last.catchUp = now
     let found = answers[2].value?.text
-    let isNew = identity != nil && found != identity
+    let isNew = mustCompare || identity != nil && found != identity
+    mustCompare = false
     let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
     position = answers[1].value?.text
     last.caughtUp = now

@@ -44,6 +44,10 @@ final class Keeper: @unchecked Sendable {
   var position: String?
   /// The database that the position belongs to.
   var identity: String?
+  /// All accounts are compared at the next reading, as the database is another copy.
+  var mustCompare = false
+  /// Whether the session has the node's lock: no other process has its id.
+  private let owned = Mutex(false)
   private var isDeaf = false
   /// Called when the database is another one than before, with its timeline.
   var onTimeline: @Sendable (String) -> Void = { _ in }
@@ -64,6 +68,16 @@ final class Keeper: @unchecked Sendable {
   var state: SharedStoreState { seen.withLock { $0 } }
 
   // MARK: From everywhere
+
+  var hasNode: Bool { owned.withLock { $0 } }
+
+  /// Compares memory with all rows.
+  func compareAll() {
+    queue.async {
+      self.mustCompare = true
+      if let session = try? self.connected(), self.mustCompare { try? self.catchUp(session) }
+    }
+  }
 
   /// Notifies the other brokers after the commit, in a transaction that is not flushed.
   func tell(_ reports: Set<Report>) {
@@ -154,6 +168,7 @@ final class Keeper: @unchecked Sendable {
   func disconnect() {
     source?.cancel()
     (source, session) = (nil, nil)
+    owned.withLock { $0 = false }
   }
 
   private func opened() throws -> Session {
@@ -196,8 +211,9 @@ final class Keeper: @unchecked Sendable {
     }
     _ = try run(new, [Query("SET synchronous_commit = off"), Query("LISTEN \(Self.channel)")])
     isDeaf = try !probe(new)
-    _ = try node.lock(new, until: clock.uptime() + Self.patience)
+    let isLocked = try node.lock(new, until: clock.uptime() + Self.patience)
     session = new
+    owned.withLock { $0 = isLocked }
     // Not closed by the source: libpq closes it, after the source was cancelled.
     let source = DispatchSource.makeReadSource(fileDescriptor: new.descriptor, queue: queue)
     source.setEventHandler { [weak self] in self?.hear() }

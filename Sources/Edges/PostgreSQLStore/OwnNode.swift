@@ -47,8 +47,8 @@ struct OwnNode: Sendable {
           INSERT INTO grantd.node (id, run, name, version, schema_known)
             VALUES ($1::text, $2::text, $3::text, $4::text, $5::int8)
             ON CONFLICT (id) DO UPDATE SET run = excluded.run, name = excluded.name, version = excluded.version,
-              schema_known = excluded.schema_known, started_at = clock_timestamp(), seen_at = clock_timestamp(),
-              ended_at = NULL
+              schema_known = excluded.schema_known, seen_at = clock_timestamp(), ended_at = NULL,
+              started_at = CASE WHEN node.run = excluded.run THEN node.started_at ELSE clock_timestamp() END
           """, values + [.text(name), .text(version), .integer(Int64(Schema.version))]),
         Query(
           """
@@ -64,6 +64,16 @@ struct OwnNode: Sendable {
         Query("COMMIT"),
       ], until: deadline)
     return answers[5].rows.compactMap { $0.first?.text }
+  }
+
+  /// Gives back this run's leases except those with the fences, and returns their accounts.
+  func release(_ session: Session, except fences: [String], until deadline: Duration) throws -> [String] {
+    let query = Query(
+      """
+      UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL WHERE node = $1::text AND run = $2::text
+        AND fence <> ALL (string_to_array($3::text, ' ')::int8[]) RETURNING account
+      """, [.text(id), .text(run), .text(fences.joined(separator: " "))])
+    return try session.run([query], until: deadline)[0].rows.compactMap { $0.first?.text }
   }
 
   /// The goodbye: other machines need not wait for the leases of this run.

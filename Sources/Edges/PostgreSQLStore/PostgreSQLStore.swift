@@ -21,6 +21,7 @@ public final class PostgreSQLStore: Store {
   let found = Mutex<[RowName: SetAsideRow]>([:])
   public let changesElsewhere: AsyncStream<ChangesElsewhere>?
   public let node: Node?
+  private let ownNode: OwnNode
 
   public var location: String { queue.target.location }
 
@@ -79,17 +80,17 @@ public final class PostgreSQLStore: Store {
     // Before anything is loaded: a change after this is heard of.
     try await keeper.start()
     keeper.tell(Set(freed.map { Report(.account, $0) }))
-    let store = PostgreSQLStore(own, queue, keeper, writer, registered.node, changes, notices)
+    let store = PostgreSQLStore(own, queue, keeper, writer, registered, changes, notices)
     try await store.takeOwn()
     return store
   }
 
   private init(
-    _ own: SQLiteStore, _ queue: CommitQueue, _ keeper: Keeper, _ writer: Writer, _ node: Node,
+    _ own: SQLiteStore, _ queue: CommitQueue, _ keeper: Keeper, _ writer: Writer, _ node: OwnNode,
     _ changes: AsyncStream<ChangesElsewhere>, _ notices: [String]
   ) {
     (self.own, self.queue, self.keeper, self.writer, self.notices) = (own, queue, keeper, writer, notices)
-    (self.node, changesElsewhere) = (node, changes)
+    (self.node, ownNode, changesElsewhere) = (node.node, node, changes)
     local = Mutex(LocalRows())
   }
 
@@ -187,6 +188,7 @@ public final class PostgreSQLStore: Store {
 
   public func release(_ lease: Lease) async {
     guard !isLocal(lease.account) else { return }
+    queue.held.withLock { if $0[lease.account] == lease { $0[lease.account] = nil } }
     // It ends by itself otherwise.
     guard let answer = try? await keeper.ask(writer.release(lease)), !answer.rows.isEmpty else { return }
     keeper.tell([Report(.account, lease.account.rawValue)])
@@ -198,7 +200,13 @@ public final class PostgreSQLStore: Store {
 
   public func examine() async throws(StoreError) -> [String] {
     let notices = try await own.examine()
-    try await queue.use { session, deadline in _ = try session.ask("SELECT 1", until: deadline) }
+    let (queue, node, isOwn) = (queue, ownNode, keeper.hasNode)
+    let isOther = try await queue.use { session, deadline in
+      if queue.hasFailed { return try queue.enter(node, isOwn: isOwn, session, until: deadline) }
+      _ = try session.ask("SELECT 1", until: deadline)
+      return false
+    }
+    if isOther { keeper.compareAll() }
     return notices + keeper.state.view.warnings
   }
 

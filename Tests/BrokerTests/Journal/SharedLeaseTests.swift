@@ -50,6 +50,23 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
+  @Test("An answer that arrives after an old copy of the database was restored is saved over it")
+  func restored() async throws {
+    let world = try await SharedWorld()
+    let old = try #require(world.database.disk.grant("work"))
+    #expect(try await world.brokers[0].token("work") == "work-a2")
+    world.clock.advance(.seconds(3600))
+    world.provider.hold()
+    let asked = Task { try await world.brokers[0].token("work", timeout: 300) }
+    #expect(await world.isSent())
+    try await world.database.join().commit([.putGrant(old), .removeTokens(account("work"))])
+    await settle()
+    world.provider.release()
+    #expect(try await asked.value == "work-a3")
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r3"))
+    #expect(world.provider.reuses == 0)
+  }
+
   @Test("A prolonged lease counts from its request, however late the store answers")
   func countsFromAsking() async throws {
     let world = try await SharedWorld()

@@ -4,7 +4,7 @@ import concurrent.futures
 
 from machines import eventually
 
-CALLERS = 60
+CALLERS = 200
 
 
 def seen_everywhere(world):

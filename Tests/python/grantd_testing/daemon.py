@@ -20,6 +20,8 @@ class DaemonProcess:
     """grantd on one state folder, which outlives its processes."""
 
     instance, options, start_limit = "user", ("--log-level", "debug"), START_SECONDS
+    # A program that runs it, such as nsenter.
+    prefix = ()
 
     def __init__(self, products, folder, state=None):
         self.products, self.folder, self.process, self.starts = products, folder, None, 0
@@ -36,8 +38,8 @@ class DaemonProcess:
         with open(self.log, "a") as log:
             log.write(" ".join([f"---- start {self.starts}", *(f"{name}={value}" for name, value in more.items())]) + "\n")
         self.process = Program(
-            [self.products / "grantd", f"--{self.instance}", "--config", self.config, "--state", self.state, "--socket",
-             self.socket, *self.options], self.log, files, env=self.environment | more)
+            [*self.prefix, self.products / "grantd", f"--{self.instance}", "--config", self.config, "--state", self.state,
+             "--socket", self.socket, *self.options], self.log, files, env=self.environment | more)
 
     def lines(self, *words):
         """Those of the log in which all the words are."""

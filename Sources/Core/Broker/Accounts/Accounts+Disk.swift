@@ -111,9 +111,9 @@ extension Accounts {
       return
     }
     // An older copy of a shared database was restored: its refresh token is spent.
-    if let own, own.phase == .idle, !own.isUnreadable, own.saved.loggedInAt == stored.grant.loggedInAt,
-      own.saved.generation > stored.grant.generation
-    {
+    if let own, !own.isUnreadable, Self.isOlder(stored.grant, than: own.saved) {
+      // The request under way finds the conflict, and then memory is saved.
+      guard own.phase == .idle || replacing else { return }
       journal.read(account, at: stored.revision, of: stored.issuer)
       journal.keep(account)
       return journal.saveSoon()
@@ -126,9 +126,16 @@ extension Accounts {
     if own?.saved != stored.grant || own?.intent != stored.intent
       || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
     {
-      self[account] = Grant(stored, jitter: surroundings.jitter())
+      var grant = Grant(stored, jitter: surroundings.jitter())
+      if let own { grant.keepRejection(of: own) }
+      self[account] = grant
     }
     changed(account)
+  }
+
+  /// Whether the stored grant is an earlier state of the same login.
+  static func isOlder(_ stored: SavedGrant, than own: SavedGrant) -> Bool {
+    stored.loggedInAt == own.loggedInAt && stored.generation < own.generation
   }
 
   /// This machine has another server or client configured than the one that the account's tokens are of.

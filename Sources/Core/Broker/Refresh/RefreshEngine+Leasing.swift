@@ -114,14 +114,14 @@ extension RefreshEngine {
   }
 
   /// Requires the account's lock: another broker has had the lease since, for example while this machine was suspended,
-  /// or has written the account. If no other broker renewed the grant, this answer is its only state, and is committed
-  /// under a new lease; otherwise it is discarded.
+  /// or has written the account. If no other broker renewed the grant, or an older copy of the database was restored, this
+  /// answer is its only state, and is committed under a new lease; otherwise it is discarded.
   func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     do throws(StoreError) {
       // An exchange leases nothing, and its token can be requested again.
       if !attempt.isExchange, let stored = try await journal.store.read(account),
-        stored.grant.refreshToken == attempt.refreshToken,
-        let intent = accounts[account]?.intent
+        let grant = accounts[account], let intent = grant.intent,
+        stored.grant.refreshToken == attempt.refreshToken || Accounts.isOlder(stored.grant, than: grant.saved)
       {
         let asked = uptime
         switch try await journal.lease(

@@ -60,6 +60,14 @@ extension Grant {
     livingTokens.flatMap { token in token.reports.map { (token.generation, $0) } }.sorted { $0.1.at < $1.1.at }
   }
 
+  /// Keeps the report of a caller about the same token, which is only in memory.
+  public mutating func keepRejection(of earlier: Grant) {
+    guard earlier.isTokenRejected, earlier.saved.loggedInAt == saved.loggedInAt,
+      earlier.mainGeneration == mainGeneration
+    else { return }
+    rejectedGeneration = earlier.rejectedGeneration
+  }
+
   /// No caller may get the login's own token any more.
   public var isTokenRejected: Bool { rejectedGeneration.map { $0 == mainGeneration } ?? false }
 

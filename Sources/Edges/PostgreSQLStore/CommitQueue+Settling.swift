@@ -1,0 +1,63 @@
+import Broker
+import FoundationEssentials
+import Grants
+import SQLite
+import Synchronization
+
+// Whether a transaction without an answer was done, and the node's state in a database that may be another copy.
+extension CommitQueue {
+  /// Whether the transaction whose answer was lost was done. The row's lock waits for one that is being done, and one that
+  /// begins later finds another group before it.
+  func settle(_ group: CommitGroup, _ writer: Writer) throws -> String? {
+    let answers = try fence(writer, try connected(), [])
+    guard let row = answers[2].rows.first, row[0].blob == group.id else { return nil }
+    return row[1].text
+  }
+
+  /// Makes transactions without an answer void: a transaction that begins later finds another group before it.
+  private func fence(_ writer: Writer, _ session: Session, _ questions: [Query]) throws -> [Answer] {
+    let fence = Data(randomBytes(8))
+    let answers = try session.run(
+      [
+        Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
+        Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
+        Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
+        Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
+      ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
+    latest = fence
+    return answers
+  }
+
+  /// Whether the commit is in the database. If not, it never will be.
+  func contains(_ commit: Revision) async throws(StoreError) -> Bool {
+    try await use { session, _ in
+      guard let writer = self.writer else { throw StoreError.closed }
+      let question = Query("SELECT 1::int8 FROM grantd.change WHERE commit = $1::bytea LIMIT 1", [.blob(commit.data)])
+      return try !self.fence(writer, session, [question])[4].rows.isEmpty
+    }
+  }
+
+  /// After a failure: registers the node again, with the first of the groups that follow.
+  ///
+  /// - Parameter isOwn: no other process has the node's id.
+  /// - Returns: whether the database is another copy than the one of the latest group.
+  func enter(_ node: OwnNode, isOwn: Bool, _ session: Session, until deadline: Duration) throws -> Bool {
+    guard isOwn else {
+      throw StoreError.shared(.init(.refused, target.location, "another process uses this machine's node id"))
+    }
+    let found = try session.ask(
+      "SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node.id)], until: deadline
+    ).value?.blob
+    let group = Data(randomBytes(8))
+    var freed = try node.register(session, group: group, until: deadline)
+    let isOther = found != latest && found != sent
+    if isOther {
+      // A dump has leases that were given back since.
+      let kept = held.withLock { $0.values.map { String(Int64(bitPattern: $0.fence)) } }
+      freed += try node.release(session, except: kept, until: deadline)
+    }
+    (latest, hasFailed) = (group, false)
+    tell(Set(freed.map { Report(.account, $0) }))
+    return isOther
+  }
+}
