@@ -76,6 +76,33 @@ import Testing
     await free.stop()
   }
 
+  @Test("no client is served on one address of a port whose other one is taken") func halfBound() async throws {
+    let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .bind(to: SocketAddress(ipAddress: "::1", port: 0)).get()
+    let port = try #require(other.localAddress?.port)
+    let isOver = Mutex(false)
+    let client = Task.detached { [self] in
+      var answered = 0
+      while !isOver.withLock({ $0 }) { answered += hasAnswer("127.0.0.1", port) ? 1 : 0 }
+      return answered
+    }
+    for _ in 0..<300 { await #expect(throws: HTTPServerError.self) { try await server("127.0.0.1", port).start() } }
+    isOver.withLock { $0 = true }
+    #expect(await client.value == 0)
+    try await other.close()
+  }
+
+  private func hasAnswer(_ host: String, _ port: Int) -> Bool {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    guard let address = try? SocketAddress(ipAddress: host, port: port),
+      address.withSockAddr({ connect(descriptor, $0, socklen_t($1)) }) == 0
+    else { return false }
+    let request = Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8)
+    var byte: UInt8 = 0
+    return send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) > 0 && recv(descriptor, &byte, 1, 0) > 0
+  }
+
   @Test("a held port stays taken between two servers, and is free after the last") func held() async throws {
     let holder = Holder()
     let first = server("127.0.0.1", 0, holder)

@@ -184,7 +184,9 @@ public final class HTTPServer: Sendable {
   private func bindLoopback(_ host: String, _ port: Int) async throws -> [LoopbackBinding.Listener] {
     let bootstrap = try await bootstrap().serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-    let listeners = try await LoopbackBinding(bootstrap: bootstrap, keeper: keeper).bind(host, port)
+    let listeners = try await LoopbackBinding(
+      bootstrap: bootstrap, keeper: keeper, backlog: limits.backlog
+    ).bind(host, port)
     state.withLock { $0?.channels = listeners.map(\.channel) }
     for listener in listeners where try await isKept(listener) {
       state.withLock { $0?.kept.append((listener.port, listener.family)) }

@@ -12,14 +12,25 @@ struct LoopbackBinding {
     let channel: any Channel
 
     /// The name that ``HTTPServer/SocketKeeper`` knows the family by.
-    var family: String { host.contains(":") ? "v6" : "v4" }
+    var family: String { LoopbackBinding.family(host) }
   }
 
   /// The kernel may choose a number for one family that another program has on the other one.
   private static let attempts = 16
 
+  /// A socket that listens: the kernel accepts connections, and none is served yet.
+  private struct Bound {
+    let host: String
+    let port: Int
+    let descriptor: Int32
+
+    var family: String { LoopbackBinding.family(host) }
+  }
+
   let bootstrap: ServerBootstrap
   let keeper: HTTPServer.SocketKeeper?
+  /// Connections that wait in the kernel.
+  let backlog: Int32
 
   /// The wanted address first; the other one only if the machine has that family.
   ///
@@ -35,46 +46,95 @@ struct LoopbackBinding {
     preconditionFailure("the last attempt returns or throws")
   }
 
+  /// No client is served before both addresses are had.
   private func bindBoth(_ host: String, _ port: Int) async throws(HTTPServerError) -> [Listener] {
-    let first = try await listener(host, port)
-    let other = host == "::1" ? "127.0.0.1" : "::1"
+    let first = try bound(host, port)
+    var all = [first]
     do throws(HTTPServerError) {
-      return [first, try await listener(other, first.port)]
+      all.append(try bound(host == "::1" ? "127.0.0.1" : "::1", first.port))
     } catch {
-      guard ![EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT].contains(error.code) else { return [first] }
-      // One family without the other is not served. It is not held for a next process either.
-      try? await first.channel.close().get()
-      keeper?.forget(first.port, first.family)
-      throw error
+      guard [EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT].contains(error.code) else {
+        // One family without the other is not served. It is not held for a next process either.
+        close(first.descriptor)
+        keeper?.forget(first.port, first.family)
+        throw error
+      }
     }
+    return try await served(all)
   }
 
-  private func listener(_ host: String, _ port: Int) async throws(HTTPServerError) -> Listener {
-    if let earlier = await earlier(host, port) { return earlier }
-    do {
-      let channel = try await bootstrap.bind(to: SocketAddress(ipAddress: host, port: port)).get()
-      return Listener(host: host, port: channel.localAddress?.port ?? port, channel: channel)
-    } catch {
-      let code = (error as? IOError)?.errnoCode ?? EINVAL
-      let owner = code == EADDRINUSE ? Self.owner(host, port) : nil
-      throw HTTPServerError(address: .loopback(host: host, port: port), code: code, owner: owner)
+  private func served(_ all: [Bound]) async throws(HTTPServerError) -> [Listener] {
+    var listeners: [Listener] = []
+    for (index, one) in all.enumerated() {
+      do {
+        let channel = try await bootstrap.withBoundSocket(one.descriptor).get()
+        listeners.append(Listener(host: one.host, port: one.port, channel: channel))
+      } catch {
+        for listener in listeners { try? await listener.channel.close().get() }
+        for rest in all[(index + 1)...] { close(rest.descriptor) }
+        for one in all { keeper?.forget(one.port, one.family) }
+        throw failure((error as? IOError)?.errnoCode ?? EINVAL, one.host, one.port)
+      }
     }
+    return listeners
+  }
+
+  private func failure(_ code: Int32, _ host: String, _ port: Int) -> HTTPServerError {
+    HTTPServerError(
+      address: .loopback(host: host, port: port), code: code,
+      owner: code == EADDRINUSE ? Self.owner(host, port) : nil)
+  }
+
+  static func family(_ host: String) -> String { host.contains(":") ? "v6" : "v4" }
+
+  private func bound(_ host: String, _ port: Int) throws(HTTPServerError) -> Bound {
+    if let earlier = earlier(host, port) { return earlier }
+    guard let address = try? SocketAddress(ipAddress: host, port: port) else { throw failure(EINVAL, host, port) }
+    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+    let descriptor = socket(Int32(address.protocol.rawValue), type, 0)
+    guard descriptor >= 0 else { throw failure(errno, host, port) }
+    var on: Int32 = 1
+    let isBound = address.withSockAddr { address, length in
+      setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, socklen_t(MemoryLayout<Int32>.size)) == 0
+        && Glibc.bind(descriptor, address, socklen_t(length)) == 0 && listen(descriptor, backlog) == 0
+    }
+    guard isBound, let chosen = Self.address(of: descriptor)?.port else {
+      let code = errno
+      close(descriptor)
+      throw failure(code, host, port)
+    }
+    return Bound(host: host, port: chosen, descriptor: descriptor)
   }
 
   /// The socket that the process before listened with: connections wait in it.
-  private func earlier(_ host: String, _ port: Int) async -> Listener? {
-    let family = host.contains(":") ? "v6" : "v4"
+  private func earlier(_ host: String, _ port: Int) -> Bound? {
+    let family = Self.family(host)
     guard port != 0, let keeper, let descriptor = keeper.earlier(port, family) else { return nil }
-    guard let channel = try? await bootstrap.withBoundSocket(descriptor).get() else {
-      keeper.forget(port, family)
-      return nil
-    }
-    if channel.localAddress?.ipAddress == host, channel.localAddress?.port == port {
-      return Listener(host: host, port: port, channel: channel)
+    let address = Self.address(of: descriptor)
+    if address?.ipAddress == host, address?.port == port, listen(descriptor, backlog) == 0 {
+      return Bound(host: host, port: port, descriptor: descriptor)
     }
     keeper.forget(port, family)
-    try? await channel.close().get()
+    close(descriptor)
     return nil
+  }
+
+  private static func address(of descriptor: Int32) -> SocketAddress? {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    let isKnown = withUnsafeMutablePointer(to: &storage) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) == 0 }
+    }
+    guard isKnown else { return nil }
+    return withUnsafePointer(to: &storage) { storage in
+      switch Int32(storage.pointee.ss_family) {
+      case AF_INET:
+        storage.withMemoryRebound(to: sockaddr_in.self, capacity: 1) { SocketAddress($0.pointee) }
+      case AF_INET6:
+        storage.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) { SocketAddress($0.pointee) }
+      default: nil
+      }
+    }
   }
 
   /// The user that listens at the port, on this address or on all; nil: the kernel does not report one.
