@@ -46,6 +46,23 @@ import Testing
     if case .failure(let failure) = result { failure.message } else { nil }
   }
 
+  @Test("a user database that hangs for one user does not delay the files of others") func slowLookup() async {
+    let gate = DispatchSemaphore(value: 0)
+    let disk = FileDisk(own: "/none") { uid in
+      if uid == 1000 { gate.wait() }
+      return (uid, [uid, 50])
+    }
+    async let hanging = disk.current(.user(1000, gid: 7, groups: [7]))
+    while disk.isIdle { await Task.yield() }
+    for uid in UInt32(1001)...1007 {
+      #expect(
+        await disk.current(.user(uid, gid: 7, groups: [7])) == TokenFile.Reader.user(uid, gid: uid, groups: [uid, 50]))
+    }
+    // Only its own file waited, and has the groups of the configuration.
+    #expect(await hanging == .user(1000, gid: 7, groups: [7]))
+    gate.signal()
+  }
+
   @Test("a reader has the latest groups that the user database returned, even while it fails or hangs")
   func groups() async {
     let count = Mutex(0)

@@ -26,7 +26,9 @@ public final class FileDisk: TokenFileDisk {
   }
 
   private let membership: Membership?
-  private let lookups = DispatchQueue(label: "token-file-names")
+  /// Lookups of different users wait for different threads: a directory service may answer for some of them only.
+  private let lookups = (0..<lookupThreads).map { DispatchQueue(label: "token-file-names-\($0)") }
+  private static let lookupThreads = 8
   private let names = Mutex(Names())
   /// How long a file waits for the user database; then the latest answer is used.
   private static let patience = DispatchTimeInterval.seconds(2)
@@ -45,7 +47,7 @@ public final class FileDisk: TokenFileDisk {
     if names.withLock({ $0.pending.insert(uid).inserted }) {
       _ = await withCheckedContinuation { (waiter: CheckedContinuation<Void?, Never>) in
         let answer = FirstAnswer(waiter)
-        lookups.async { [self] in
+        lookups[Int(uid) % Self.lookupThreads].async { [self] in
           let found = membership(uid)
           names.withLock { names in
             names.pending.remove(uid)
@@ -59,6 +61,9 @@ public final class FileDisk: TokenFileDisk {
     let latest = names.withLock { $0.known[uid] } ?? (gid: gid, groups: groups)
     return .user(uid, gid: latest.gid, groups: latest.groups)
   }
+
+  /// Whether no user is being looked up, for tests.
+  var isIdle: Bool { names.withLock { $0.pending.isEmpty } }
 
   public func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void) { watch.start(report) }
 

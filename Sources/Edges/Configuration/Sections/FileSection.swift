@@ -258,7 +258,8 @@ extension FileDraft {
         report.problem("\"user\" in [[file]]: there is no user \(quoted(user))", at: table["user"]?.place ?? place)
         return nil
       }
-      return .user(id, gid: sources.membership(id).gid, groups: sources.membership(id).groups)
+      let membership = sources.membership(id)
+      return .user(id, gid: membership.gid, groups: membership.groups)
     case (nil, let group?):
       guard let id = sources.group(group) else {
         report.problem("\"group\" in [[file]]: there is no group \(quoted(group))", at: table["group"]?.place ?? place)
