@@ -1,8 +1,9 @@
 """The cases, by the name that the command takes."""
 
 import attacks
+import conditions
 import pictures
 import real
 import views
 
-CASES = attacks.CASES | views.CASES | real.CASES | pictures.CASES
+CASES = attacks.CASES | views.CASES | real.CASES | conditions.CASES | pictures.CASES

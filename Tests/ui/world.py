@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import itertools
+import pathlib
 import re
 import urllib.parse
 
@@ -10,6 +11,7 @@ from chromium import Browser
 from grantd_testing import BlockingClient, BlockingDemo, CommandedDaemon, Wrong, free_ports, get
 from parts import Stranger
 
+HERE = pathlib.Path(__file__).resolve().parent
 ANSWER_SECONDS = 30
 SERVED_SECONDS = 20
 
@@ -48,6 +50,16 @@ class Stage:
         self.browser.close()
 
 
+class PageBroker(CommandedDaemon):
+    """With more in its environment."""
+
+    more = {}
+
+    @property
+    def environment(self):
+        return super().environment | self.more
+
+
 class World:
     """One broker with one provider."""
 
@@ -57,7 +69,7 @@ class World:
         folder.mkdir(mode=0o700)
         (self.port,) = free_ports()
         self.demo = BlockingDemo(products, folder, "--approve", "ask", "--access-ttl", "3600", *provider)
-        self.broker = CommandedDaemon(products, folder, self.port, self.configuration(sections))
+        self.broker = PageBroker(products, folder, self.port, self.configuration(sections))
         self.broker.instance = instance
         if before:
             before(self)

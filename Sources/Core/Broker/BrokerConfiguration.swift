@@ -203,6 +203,8 @@ enum Limit {
   static let reportedLosses = 1000
   /// Authorization servers of one resource whose metadata are requested.
   static let triedServers = 4
+  /// A server that fails after this time is not asked for another document.
+  static let hanging = Duration.seconds(10)
   /// For all documents of a resource and its authorization servers; a request that began is not cut.
   static let documents = Duration.seconds(60)
   /// Connections to one server for the documents of resources.

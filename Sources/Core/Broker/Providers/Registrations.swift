@@ -256,7 +256,9 @@ final class Registrations: Piece {
     } catch {
       throw .invalidParams("params.issuer: \(error.message)")
     }
-    for candidate in candidates {
+    let began = uptime
+    // Both documents are at one server: if it hangs, it is asked once.
+    for candidate in candidates where first == nil || uptime - began < Limit.hanging {
       guard let request = candidate.discovery() else { continue }
       let connection = providers.connection(to: candidate)
       switch await connection.sendPublic(request, for: .logins) {

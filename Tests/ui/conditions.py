@@ -1,0 +1,145 @@
+"""What happens to an open page: a provider that hangs, a clock that jumps, many requests."""
+
+import contextlib
+import re
+import shutil
+import socket
+import struct
+import subprocess
+
+from grantd_testing import BlockingClient, environment, line, message, wait_until
+from views import CONFIRM, press, shown, sign_in
+from world import ANSWER_SECONDS, HERE, Skip
+
+PAGE_SECONDS = 30
+# The broker gives a provider 30 seconds.
+HANGING_SECONDS = 60
+JUMP_SECONDS = 2 * 86400
+# The broker looks at the clock every 30 seconds if nothing else happens.
+CLOCK_SECONDS = 45
+REQUESTS, AT_ONCE = 1000, 50
+LARGEST_VIEW = 200_000
+
+
+def hanging(stage):
+    """A new provider that accepts connections and answers nothing: a sentence with the next step, and nothing is stored."""
+    world = stage.world()
+    page = world.open("/add")
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        page.fill("#issuer", issuer)
+        before = page.loads
+        page.evaluate("void setTimeout(() => document.querySelector('form:has(#issuer) button').click(), 50)")
+        page.until(lambda: page.loads > before, "the answer to a provider that hangs", HANGING_SECONDS)
+        text = page.text()
+    assert issuer.removeprefix("http://") in text, text
+    assert page.evaluate("Boolean(document.querySelector('main .message, main form'))"), text
+    assert [one["provider"] for one in world.socket.call("provider.list")["providers"]] == ["demo"]
+    assert not world.socket.call("login.list")["logins"] and not world.socket.call("account.list")["accounts"]
+
+
+class Clock:
+    """The wall clock of a world's broker."""
+
+    def __init__(self, world):
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if not compiler:
+            raise Skip("there is no C compiler")
+        self.file, library = world.folder / "shift", world.folder / "clock.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "clock.c"], check=True)
+        self.file.write_bytes(struct.pack("q", 0))
+        world.broker.more = {"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(self.file)}
+        self.world, self.jumps = world, 0
+
+    def jump(self, seconds):
+        """Returns when the broker knows."""
+        with self.file.open("r+b") as file:
+            (before,) = struct.unpack("q", file.read())
+            file.seek(0)
+            file.write(struct.pack("q", before + seconds))
+        self.jumps += 1
+        wait_until(lambda: len(self.world.broker.lines("this machine's clock was set")) == self.jumps, CLOCK_SECONDS,
+                   "the broker sees its clock", 0.2)
+
+
+def clock(stage):
+    """The clock jumps by two days while pages are open: accounts and approvals stay, and a sign-in ends or says why not."""
+    clocks = []
+    world = stage.world(sections=CONFIRM, accounts=["work", "bank"], before=lambda world: clocks.append(Clock(world)))
+    page, waiting, approvals = world.open(), world.open("/add"), world.open("/approvals")
+    waiting.fill("#account-demo", "mail")
+    press(waiting, "Sign in")
+    waiting.await_heading("Sign in to mail")
+    program = subprocess.Popen(
+        [world.products / "grantctl", "--socket", world.broker.socket, "token", "bank"], stdout=subprocess.DEVNULL)
+    shown(approvals, "Allow once")
+    for seconds in (JUMP_SECONDS, -JUMP_SECONDS):
+        clocks[0].jump(seconds)
+        page.browser.settle(2)
+        text = page.text()
+        assert "2 accounts" in text and "Sign-in needed" not in text and "This page has ended" not in text, text
+        assert "Allow once" in approvals.text(), approvals.text()
+        assert waiting.heading() == "Sign in to mail", waiting.text()
+        assert world.state("work") == "ok"
+        if seconds > 0:
+            far(world, page, waiting)
+            press(waiting, "Sign in again")
+            waiting.await_heading("Sign in to mail")
+    sign_in(world, waiting)
+    waiting.await_heading("Signed in")
+    press(approvals, "Allow once")
+    assert program.wait(PAGE_SECONDS) == 0
+    assert world.state("mail") == "ok" and not world.socket.call("login.list")["logins"]
+
+
+def far(world, page, waiting):
+    """The ID token of a provider whose clock is two days behind is refused: the page says why, and nothing is half done."""
+    second = world.page()
+    second.open(waiting.evaluate("document.getElementById('go').href"))
+    second.fill("#username", "alice")
+    second.press("button[value=allow]")
+    for shows in (second, waiting):
+        text = shown(shows, "clock")
+        assert "Signed in" not in text.split("\n")[0], text
+    assert not world.socket.call("login.list")["logins"]
+    assert [one["account"] for one in world.socket.call("account.list")["accounts"]] == ["bank", "work"]
+
+
+def crowd(stage):
+    """1,000 requests that need an approval: the view shows those that wait, and the others were refused with a hint."""
+    world = stage.world(sections=CONFIRM, accounts=["bank"])
+    page = world.open("/approvals")
+    with contextlib.ExitStack() as clients:
+        for number in range(AT_ONCE):
+            client = clients.enter_context(contextlib.closing(BlockingClient(world.broker.socket, ANSWER_SECONDS)))
+            for request in range(REQUESTS // AT_ONCE):
+                client.socket.sendall(line(message("token.get", {"account": "bank", "timeout": 60}, request)))
+        shown(page, "Allow once")
+        cookie = "; ".join(f"{one['name']}={one['value']}" for one in page.call("Network.getCookies")["cookies"])
+        answer = world.request("/approvals", cookie=cookie)
+        waits = answer.text.count("Allow once")
+        assert answer.status == 200 and 0 < waits <= 256 and len(answer.text) < LARGEST_VIEW, (waits, len(answer.text))
+        print(f"# {REQUESTS} requests: {waits} wait, {len(answer.text)} characters")
+        press(page, "Deny")
+        page.await_heading("Approvals")
+        left = world.request("/approvals", cookie=cookie).text.count("Allow once")
+        assert left <= waits, (left, waits)
+
+
+def over_ssh(stage):
+    """Over ssh: the command for the machine with the browser, and the link, which works."""
+    world = stage.world(accounts=["work"])
+    connection = {"SSH_CONNECTION": "192.0.2.7 50000 192.0.2.9 22", "USER": "ada"}
+    done = subprocess.run(
+        [world.products / "grantctl", "--socket", world.broker.socket, "ui"], capture_output=True, text=True,
+        timeout=ANSWER_SECONDS, env=environment(world.folder, **connection))
+    link = re.search(r"http://127\.0\.0\.1:(\d+)/open/\S+", done.stdout + done.stderr)
+    assert f"ssh -N -L {link[1]}:127.0.0.1:{link[1]} ada@192.0.2.9" in done.stderr, (done.stdout, done.stderr)
+    page = world.page()
+    page.open(link[0])
+    page.await_heading("Accounts")
+
+
+CASES = {
+    "hanging": hanging, "clock": clock, "crowd": crowd, "over-ssh": over_ssh,
+}
