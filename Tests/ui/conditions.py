@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 
+from attacks import OTHER_USER, as_visitor, system
 from grantd_testing import BlockingClient, environment, line, message, wait_until
 from views import CONFIRM, press, shown, sign_in
 from world import ANSWER_SECONDS, HERE, Skip
@@ -140,6 +141,17 @@ def over_ssh(stage):
     page.await_heading("Accounts")
 
 
+def quiet(stage):
+    """The views of a user with few rights leave no administrator's action in the audit trail."""
+    rule = f'[[rule]]\nuid = {OTHER_USER}\naccounts = ["mail"]\naccess = ["observe"]\n'
+    world = system(stage, rule)
+    views = ("/", "/add", "/access", "/access?account=mail&uid=0", "/activity", "/approvals", "/health", "/use?account=mail")
+    assert all(status == 200 for status, _ in as_visitor(world, *views))
+    records = [record for record in world.socket.call("audit.list", uid=OTHER_USER)["records"]]
+    assert "policy.rules" not in {record["method"] for record in records}, records
+    assert "admin" not in {record["action"] for record in records}, records
+
+
 CASES = {
-    "hanging": hanging, "clock": clock, "crowd": crowd, "over-ssh": over_ssh,
+    "hanging": hanging, "clock": clock, "crowd": crowd, "over-ssh": over_ssh, "quiet": quiet,
 }

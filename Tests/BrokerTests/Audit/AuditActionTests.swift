@@ -16,7 +16,7 @@ import Testing
     .policy: ["broker.reload"],
     .admin: [
       "broker.lock", "broker.unlock",
-      "policy.rules", "provider.register", "provider.unregister", "resource.add", "resource.discover", "store.backup",
+      "provider.register", "provider.unregister", "resource.add", "resource.discover", "store.backup",
       "store.repair", "store.restore",
       "store.restore_apply",
       "store.rotate_key",
@@ -30,6 +30,19 @@ import Testing
       if let action = AuditLog.auditAction(of: method) { found[action, default: []].append(method.name) }
     }
     #expect(found.mapValues { $0.sorted() } == Self.expected)
+  }
+
+  @Test("A refused look is not recorded as an administrator's change")
+  func refusals() {
+    let looks = [
+      "account.get", "account.list", "audit.list", "broker.status", "policy.explain", "policy.rules", "release.list",
+    ]
+    for method in Methods.all {
+      let action = AuditLog.refusalAction(of: method)
+      if looks.contains(method.name) { #expect(action == .observe, "\(method.name)") }
+      if let own = AuditLog.auditAction(of: method) { #expect(action == own, "\(method.name)") }
+      if action == .admin { #expect(method.access == .manage, "\(method.name)") }
+    }
   }
 
   @Test("No method gets at a token unseen")

@@ -87,7 +87,8 @@ final class AuditLog: Sendable {
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
       var entry = AuditEntry(
-        action: action ?? .admin, method: M.name, account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
+        action: action ?? Self.refusalAction(of: method), method: M.name,
+        account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
         who: who,
         result: reason.rawValue)
       entry.detail = detail
@@ -102,7 +103,8 @@ final class AuditLog: Sendable {
     case AccountLogout.name, AccountEndSession.name: .logout
     case AccountImport.name: .login
     // Looking changes nothing, and how a login ended is recorded where it ends.
-    case LoginWait.name, LoginList.name, LoginHandleCallback.name, AuditList.name, ReleaseList.name: nil
+    case LoginWait.name, LoginList.name, LoginHandleCallback.name, AuditList.name, ReleaseList.name, PolicyRules.name:
+      nil
     // Recorded where they are taken, with the account.
     case ReleaseApprove.name, ReleaseDeny.name, ReleaseRevoke.name: nil
     // What goes in pieces is recorded as it begins and as it takes effect.
@@ -125,10 +127,20 @@ final class AuditLog: Sendable {
     }
   }
 
+  /// The action that a refusal is recorded as.
+  static func refusalAction(of method: any RPCMethod.Type) -> AuditAction {
+    switch method.name {
+    case LoginWait.name, LoginList.name, LoginHandleCallback.name: .login
+    case ReleaseApprove.name, ReleaseDeny.name, ReleaseRevoke.name: .policy
+    case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: .admin
+    default: auditAction(of: method) ?? .observe
+    }
+  }
+
   /// One refusal for want of the caller's own patience.
   func tooOften(_ method: String, _ caller: Caller, wait: Duration) -> RPCError {
     let who = AuditEntry.Who(caller)
-    let action = Methods.named(method).flatMap(Self.auditAction(of:)) ?? .admin
+    let action = Methods.named(method).map(Self.refusalAction(of:)) ?? .observe
     note(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
     return RPCError(
       .rateLimited, "\(who.words) asks too often",

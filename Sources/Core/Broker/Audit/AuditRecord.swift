@@ -83,7 +83,7 @@ public struct AuditEntry: Sendable, Hashable {
   var window: Duration {
     switch action {
     case .release, .idToken, .use: .seconds(7200)
-    case .login, .logout, .policy, .admin: result == Self.ok ? .seconds(1) : .seconds(600)
+    case .login, .logout, .policy, .admin, .observe: result == Self.ok ? .seconds(1) : .seconds(600)
     }
   }
 }

@@ -41,7 +41,7 @@ extension Ask {
     var callers: [Named] = []
     var rows: [(account: String, rules: [PolicyRules.Rule])] = []
     for account in listed.accounts {
-      let rules = (try? await call(PolicyRules.self, .init(account: account.account)).get().rules) ?? []
+      let rules = await rules(of: account.account)
       rows.append((account.account, rules))
       for rule in rules where !callers.contains(Named(rule)) { callers.append(Named(rule)) }
     }
@@ -76,7 +76,18 @@ extension Ask {
       View(
         title: "Access", section: .access,
         lead: "<p class=\"lead\">Who may use which account, and by which rule</p>",
-        main: table + more + next + (await trial(rows.first?.account)), isStill: true))
+        main: table + more + next + (await mayManage(nil) ? trial(rows.first?.account) : ""), isStill: true))
+  }
+
+  /// A refused call would be in the audit trail, and the user has not asked for it.
+  private func mayManage(_ account: String?) async -> Bool {
+    let answer = await call(PolicyExplain.self, .init(account: account, method: PolicyRules.name))
+    return (try? answer.get().allowed) ?? false
+  }
+
+  private func rules(of account: String) async -> [PolicyRules.Rule] {
+    guard await mayManage(account) else { return [] }
+    return (try? await call(PolicyRules.self, .init(account: account)).get().rules) ?? []
   }
 
   private func cell(_ rules: [PolicyRules.Rule]) -> HTML {

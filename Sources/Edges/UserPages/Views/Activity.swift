@@ -18,7 +18,9 @@ extension Ask {
         View(
           title: "Activity", section: .activity,
           main: Parts.empty(
-            "No activity that you may see", "Users with <code>manage</code> access to an account see its activity.")))
+            "No activity that you may see", "Users with <code>manage</code> access to an account see its activity."),
+          // Each further look would be in the audit trail.
+          isStill: true))
     case .success(let result):
       let span = Plot.Span(query["span"])
       let (plotted, isWhole) = await records(since: now - span.seconds)

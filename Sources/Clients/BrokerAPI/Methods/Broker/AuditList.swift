@@ -17,6 +17,8 @@ public enum AuditAction: String, Codable, Sendable, CaseIterable {
   case policy
   /// Something else about the broker was changed.
   case admin
+  /// A look at accounts, rules or the broker was refused.
+  case observe
 }
 
 /// The audit trail.
@@ -108,7 +110,8 @@ public enum AuditList: RPCMethod {
       "first": "When it was done first, in Unix seconds.",
       "last": "When it was done last, in Unix seconds.",
       "count": "How often: the same of the same token for the same caller is one record.",
-      "action": "`release`: a token was returned; `use`: the broker used one; `login`, `logout`, `policy`, `admin`.",
+      "action":
+        "`release`: a token was returned; `use`: the broker used one; `login`, `logout`, `policy`, `admin`; `observe`: a look was refused.",
       "method":
         "The method of the socket; or `credential`: a unit's `LoadCredential=`; `login.completed`, `login.failed`: how a "
         + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`; "
