@@ -1,15 +1,17 @@
-"""What happens to an open page: a provider that hangs, a clock that jumps, many requests."""
+"""What happens to an open page: a provider that hangs, a clock that jumps, many requests, a whole day."""
 
 import contextlib
+import os
 import re
 import shutil
 import socket
 import struct
 import subprocess
+import time
 
 from attacks import OTHER_USER, as_visitor, system
 from grantd_testing import BlockingClient, environment, line, message, wait_until
-from views import CONFIRM, press, shown, sign_in
+from views import CONFIRM, memory, press, shown, sign_in
 from world import ANSWER_SECONDS, HERE, Skip
 
 PAGE_SECONDS = 30
@@ -20,6 +22,11 @@ JUMP_SECONDS = 2 * 86400
 CLOCK_SECONDS = 45
 REQUESTS, AT_ONCE = 1000, 50
 LARGEST_VIEW = 200_000
+ACCOUNTS, OPEN_SECONDS, SETTLE_SECONDS = 10, 30, 10
+# A page shows a refresh after 20 seconds.
+LATER_SECONDS = 30
+DAY_SECONDS, CPU_SECONDS = 86400, 1.0
+LOADS, GROWN_KIB = 50, 1024
 
 
 def hanging(stage):
@@ -152,6 +159,57 @@ def quiet(stage):
     assert "admin" not in {record["action"] for record in records}, records
 
 
+def cpu(process):
+    """Seconds that the process has used, with its threads that ended (clock_getcpuclockid(3))."""
+    return time.clock_gettime(~process << 3 | 2)
+
+
+def used(process, work):
+    before = cpu(process)
+    work()
+    return cpu(process) - before
+
+
+def views(world, cookie):
+    for _ in range(LOADS):
+        world.request("/", cookie=cookie)
+
+
+def lasting(stage):
+    """A page that stays open: few requests, no growth, and what a day of it costs the broker, computed from its parts."""
+    world = stage.world(accounts=[f"account-{number}" for number in range(ACCOUNTS)])
+    pid, seconds = world.broker.process.pid, float(os.environ.get("GRANTD_TEST_OPEN", OPEN_SECONDS))
+    time.sleep(SETTLE_SECONDS)
+    without = used(pid, lambda: time.sleep(seconds))
+    cookie = world.visit()
+    load = used(pid, lambda: views(world, cookie)) / LOADS
+    # After some of them nothing is loaded for the first time.
+    views(world, cookie)
+    before = memory(pid)
+    for _ in range(5):
+        views(world, cookie)
+    grown = memory(pid) - before
+    assert grown < GROWN_KIB, f"{grown} KiB more after {5 * LOADS} views"
+    page = world.open()
+    page.until(lambda: any(request["url"].endswith("/live") for request in page.requests), "the page listens for events")
+    page.browser.settle(2)
+    page.forget()
+    open_page = used(pid, lambda: page.browser.settle(seconds))
+    assert not page.requests, f"requests without an event: {page.requests}"
+    for number in range(ACCOUNTS):
+        world.broker.ctl("refresh", f"account-{number}")
+    page.browser.settle(LATER_SECONDS)
+    loads = [request for request in page.requests if request["kind"] == "Fetch"]
+    assert 1 <= len(loads) <= 3, f"{len(loads)} loads after {ACCOUNTS} refreshes"
+    # Tokens of an hour: each refresh by itself, and so a load of the page.
+    day = max(0, open_page - without) / seconds * DAY_SECONDS + 24 * ACCOUNTS * load
+    print(f"# an open page, {ACCOUNTS} accounts: {day:.2f} s of CPU a day ({load * 1000:.2f} ms for each load, {grown} KiB, "
+          f"{open_page / seconds * 1e6:.0f} µs a second, without a page {without / seconds * 1e6:.0f})")
+    if os.environ.get("BUILD") == "release":
+        assert day < CPU_SECONDS, f"{day:.2f} s a day"
+
+
 CASES = {
     "hanging": hanging, "clock": clock, "crowd": crowd, "over-ssh": over_ssh, "quiet": quiet,
+    "lasting": lasting,
 }

@@ -13,6 +13,8 @@ CONFIRM = '[[rule]]\nname = "ask-me"\nanyone = true\naccounts = ["bank"]\naccess
 WAIT_SECONDS = 20
 # The broker looks every 20 seconds whether a page is open.
 CLOSE_SECONDS = 45
+# What a first request loads and the heap keeps.
+KEPT_KIB = 1024
 FAST = ('[provider.fast]\nkind = "oauth2"\ndiscovery = false\nauthorization_endpoint = "http://127.0.0.1:9/a"\n'
         'token_endpoint = "http://127.0.0.1:9/t"\nclient_id = "bench"\nscopes = ["openid"]\n')
 MARKUP = "<img src=x onerror=pwned('identity')><script>pwned('script')</script>\"'"
@@ -388,10 +390,18 @@ def thousands(stage):
     first_view(world, 10000, 0.2)
 
 
+def memory(process):
+    """KiB of its own."""
+    with open(f"/proc/{process}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+
+
 def closes(stage):
-    """Without a page the broker listens no more, and a new link opens it again."""
+    """Without a page the broker listens no more and keeps no memory of it, and a new link opens it again."""
     world = stage.world(accounts=["work"])
+    before = memory(world.broker.process.pid)
     page = world.open()
+    opened = memory(world.broker.process.pid)
     press(page, "Close", "header")
     page.await_heading("Page closed")
     parts = urllib.parse.urlsplit(world.origin)
@@ -401,6 +411,9 @@ def closes(stage):
             return probe.connect_ex((parts.hostname, parts.port)) != 0
 
     wait_until(refused, CLOSE_SECONDS, "the port is closed", 0.5)
+    closed = memory(world.broker.process.pid)
+    print(f"# the page adds {opened - before} KiB while it is open, and {closed - before} KiB after that")
+    assert closed - before < KEPT_KIB, f"{closed - before} KiB more than before the page"
     assert "work" in world.open().text()
 
 
