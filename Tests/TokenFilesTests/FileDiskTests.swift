@@ -117,6 +117,23 @@ import Testing
     #expect(try await isReported { try folder.write("own/other", "b") } == false)
   }
 
+  @Test("the removal of one value does not end the watch of a file with another one") func sharedWatch() async throws {
+    let folder = try Folder()
+    let disk = FileDisk(own: "/none")
+    let reports = Mutex<[String]>([])
+    disk.onChange { paths in reports.withLock { $0 += paths } }
+    try folder.write("t.json", #"{"a":"1","b":"2"}"#)
+    let path = folder.path + "/t.json"
+    let files = ["a", "b"].map { file(path, member: .json([$0])) }
+    for file in files { #expect(message(await disk.write(Array("\"x\"".utf8), to: file)) == nil) }
+    #expect(await disk.remove(files[0].place) == nil)
+    try await Task.sleep(for: .milliseconds(300))
+    reports.withLock { $0 = [] }
+    try folder.write("t.json", #"{"a":"1","b":"2"}"#)
+    for _ in 0..<100 where reports.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(20)) }
+    #expect(reports.withLock { $0.contains(path) })
+  }
+
   @Test("A file is readable only by its owner, is written once, and leaves no temporary file") func plain() async throws
   {
     let folder = try Folder()

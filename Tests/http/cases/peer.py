@@ -145,6 +145,34 @@ def moved_port(scene):
         must(False, "the old port is still open")
 
 
+@case("peer.two_reloads")
+def two_reloads(scene):
+    """Of two reloads at once after a changed port the one with the newer file applies, and both succeed."""
+    with scene.another(scene.plain()) as broker:
+        broker.imported("p", "work")
+        text = broker.config.read_text()
+        command = [broker.products / "grantctl", "--socket", broker.socket, "reload"]
+        for number in range(8):
+            with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+                ports = [made.getsockname()[1] for made in (one, two)]
+            reloads = []
+            # The same port twice, or another one.
+            for port in (ports[number % 2], ports[1]):
+                new = broker.config.with_suffix(".new")
+                new.write_text(text.replace('listen = "127.0.0.1:0"', f'listen = "127.0.0.1:{port}"'))
+                new.replace(broker.config)
+                reloads.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+            for made in reloads:
+                said = made.communicate()[0]
+                must(made.returncode == 0, f"a reload: status {made.returncode}: {said}")
+            must(ask(ports[1], *POST).status == 200, "the port of the newer file")
+            try:
+                socket.create_connection(("127.0.0.1", ports[0]), 2).close()
+            except OSError:
+                continue
+            must(False, "the port of the older file is open")
+
+
 @case("peer.socket")
 def by_socket(scene):
     answer = ask(scene.broker.unix, *POST)
