@@ -10,16 +10,20 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "Tests" / "libraries"), str(ROOT / "Tests" / "python")]
 
-from languages import CLIENTS, SYSTEM_PYTHON, Go, Python, Swift
+from languages import CLIENTS, SYSTEM_PYTHON, Asyncio, C, Go, JavaScript, Python, Swift
 from rig import Skip, Stage, driving
 
 TOKEN_WANTED_US, ADDED_WANTED_US, IMPORT_WANTED_MS = 60, 25, 15
 # Of the requests of udsbench on one connection, one after the other.
 SHARE_WANTED = 0.9
+# Of as many threads or tasks with a connection each.
+TOGETHER, TOGETHER_WANTED = 16, 0.9
 # After so many calls, the memory of the program at most.
 GROWTH_CALLS, GROWTH_CALLS_QUICK, GROWTH_WANTED_KIB = 1_000_000, 100_000, 1024
 WARM_CALLS = 20_000
 CALLS, CALLS_QUICK, ROUNDS = 20_000, 5_000, 5
+# Short and many: the speed of a program depends on the processors that it and the daemon happen to run on.
+BATCH, BATCH_QUICK, BATCHES = 4_000, 1_600, 15
 IMPORTS = 21
 REQUEST = '{"jsonrpc":"2.0","id":{{id}},"method":"token.get","params":{"account":"work"}}'
 # In turn, in batches: what the machine does for a moment concerns both.
@@ -66,7 +70,7 @@ class Libraries:
         self.folder, self.udsbench, self.quick, self.results, self.missed = folder, udsbench, quick, {}, []
         folder.mkdir()
         self.stage = Stage(binaries, folder, [])
-        self.languages = [Python(), Go(), OptimisedSwift()]
+        self.languages = [Python(), Asyncio(), JavaScript(), C(), Go(), OptimisedSwift()]
 
     def verdict(self, name, good, text):
         print(f"{'PASS' if good else 'FAIL'}  {text}", flush=True)
@@ -89,8 +93,9 @@ class Libraries:
                     print(f"SKIP  {language.name}: {language.unusable}", flush=True)
                     continue
                 with driving(self.stage, language) as driver:
-                    if not isinstance(language, Python):
+                    if isinstance(language, (Go, Swift)):
                         self.beside_udsbench(language.name, driver)
+                    self.together(language.name, driver)
                     self.growth(language.name, driver)
         finally:
             self.stage.close()
@@ -123,9 +128,9 @@ class Libraries:
 
     def beside_udsbench(self, name, driver):
         """In turn, as often; the median of the ratios."""
-        calls, runs = CALLS_QUICK if self.quick else CALLS, []
-        driver.ok(do="many", account="work", count=calls, threads=1)
-        for _ in range(ROUNDS):
+        calls, runs = BATCH_QUICK if self.quick else BATCH, []
+        driver.ok(do="many", account="work", count=WARM_CALLS, threads=1)
+        for _ in range(BATCHES):
             began = time.monotonic()
             done = driver.ok(do="many", account="work", count=calls, threads=1)
             mine = calls / (time.monotonic() - began)
@@ -135,11 +140,30 @@ class Libraries:
                        "--duration", "60", "--request", REQUEST]
             bare = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["rps"]
             runs.append((mine / bare, mine, bare))
-        ratio, mine, bare = sorted(runs)[ROUNDS // 2]
+        ratio, mine, bare = sorted(runs)[BATCHES // 2]
         self.results[name] = {"ratio": ratio, "rps": mine, "udsbench_rps": bare}
         self.verdict(name, ratio >= SHARE_WANTED,
                      f"{name}: {mine:,.0f} calls/s, one after the other; udsbench {bare:,.0f}; ratio {ratio:.2f}, at least "
                      f"{SHARE_WANTED} wanted")
+
+    def together(self, name, driver):
+        """Threads or tasks with one client, and with a client each, in turn; the median of the ratios."""
+        calls, runs = BATCH_QUICK if self.quick else BATCH, []
+        for _ in range(BATCHES):
+            rates = []
+            for is_separate in (False, True):
+                began = time.monotonic()
+                done = driver.ok(do="many", account="work", count=calls, threads=TOGETHER, separate=is_separate)
+                rates.append(calls / (time.monotonic() - began))
+                if done != {"good": calls, "failed": []}:
+                    raise RuntimeError(f"{name}: {done}")
+            runs.append((rates[0] / rates[1], *rates))
+        ratio, shared, separate = sorted(runs)[BATCHES // 2]
+        key = f"together_{name}"
+        self.results[key] = {"ratio": ratio, "rps": shared, "separate_rps": separate}
+        self.verdict(key, ratio >= TOGETHER_WANTED,
+                     f"{name}: {TOGETHER} threads or tasks {shared:,.0f} calls/s with one client; {separate:,.0f} with a "
+                     f"connection each; ratio {ratio:.2f}, at least {TOGETHER_WANTED} wanted")
 
     def growth(self, name, driver):
         calls = GROWTH_CALLS_QUICK if self.quick else GROWTH_CALLS

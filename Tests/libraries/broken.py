@@ -11,6 +11,7 @@ from fake import CLOSE, HOLD, SECRET, Fake, error, line, token
 from rig import Skip, case, driving, must, wait_until
 
 OUTSIDER = 65534
+LONG_NAME = 20_000
 LISTEN = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -181,6 +182,17 @@ def one_connection(stage, language):
         done = driver.ok(do="many", account="work", count=400, threads=4)
         must(done == {"good": 400, "failed": []}, done)
         must(fake.connections == 1, f"{fake.connections} connections")
+
+
+@case("long-lines", "swift", "go", "js", "python", "asyncio")
+def long_lines(stage, language):
+    """Sixteen threads or tasks, whose lines and answers together are longer than the socket's buffers."""
+    with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
+            driving(stage, language, fake.path) as driver:
+        done = driver.ok(do="many", account="x" * LONG_NAME, count=640, threads=16)
+        must(done == {"good": 640, "failed": []}, done)
+        sizes = {len(one["params"]["account"]) for one in fake.requests}
+        must(fake.connections == 1 and sizes == {LONG_NAME}, f"{fake.connections} connections, {sizes}")
 
 
 @case("fork")

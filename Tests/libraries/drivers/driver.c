@@ -69,12 +69,16 @@ static void say_token(const struct grantd_token *token) {
 }
 
 /* The access token of an account, or the reason of its error, as a string in `to`. */
-static int get(const char *account, char *to, size_t size, struct grantd_error *error) {
+static int get_by(struct grantd_client *used, const char *account, char *to, size_t size, struct grantd_error *error) {
   char buffer[LINE_BYTES];
   struct grantd_token token;
-  int status = grantd_token(&client, &(struct grantd_request){.account = account}, buffer, sizeof buffer, &token, error);
+  int status = grantd_token(used, &(struct grantd_request){.account = account}, buffer, sizeof buffer, &token, error);
   snprintf(to, size, "%s", status == 0 ? token.access_token : error->reason);
   return status;
+}
+
+static int get(const char *account, char *to, size_t size, struct grantd_error *error) {
+  return get_by(&client, account, to, size, error);
 }
 
 static void do_token(void) {
@@ -127,20 +131,23 @@ static void do_print(void) {
 
 struct work {
   char account[256];
-  int count, good;
+  int count, good, is_separate;
   struct grantd_error failed;
 };
 
 static void *work(void *context) {
   struct work *own = context;
-  char token[1024];
+  char token[1024], own_memory[LINE_BYTES];
+  struct grantd_client own_client;
   struct grantd_error error;
+  grantd_init(&own_client, own_memory, sizeof own_memory, NULL);
   for (int i = 0; i < own->count; i++) {
-    if (get(own->account, token, sizeof token, &error) == 0)
+    if (get_by(own->is_separate ? &own_client : &client, own->account, token, sizeof token, &error) == 0)
       own->good++;
     else
       own->failed = error;
   }
+  grantd_close(&own_client);
   return NULL;
 }
 
@@ -148,11 +155,11 @@ static void do_many(void) {
   static struct work works[MOST_THREADS];
   static char account[LINE_BYTES / 8];
   pthread_t threads[MOST_THREADS];
-  int good = 0, count = (int)number_of(line, "threads");
+  int good = 0, count = (int)number_of(line, "threads"), is_separate = member(line, "separate") && *member(line, "separate") == 't';
   const struct grantd_error *failed = NULL;
   string_of(line, "account", account);
   for (int i = 0; i < count; i++) {
-    works[i] = (struct work){.count = (int)number_of(line, "count") / count};
+    works[i] = (struct work){.count = (int)number_of(line, "count") / count, .is_separate = is_separate};
     snprintf(works[i].account, sizeof works[i].account, "%.200s", account);
     pthread_create(&threads[i], NULL, work, &works[i]);
   }

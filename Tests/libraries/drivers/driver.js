@@ -38,18 +38,20 @@ const commands = {
     ]
   },
 
-  async many ({ account, count, threads }) {
+  async many ({ account, count, threads, separate }) {
     let good = 0
     const failed = []
     await Promise.all(Array.from({ length: threads }, async () => {
+      const used = separate ? new grantd.Client() : client
       for (let left = count / threads; left > 0; left--) {
         try {
-          await client.token(account)
+          await used.token(account)
           good++
         } catch (error) {
           failed.push(described(error))
         }
       }
+      if (separate) used.close()
     }))
     return { good, failed: failed.slice(0, 3) }
   },

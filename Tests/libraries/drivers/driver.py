@@ -167,12 +167,15 @@ class Tasks:
         failed, good = [], []
 
         async def work():
+            client = grantd.AsyncClient() if command.get("separate") else self.client
             for _ in range(command["count"] // command["threads"]):
                 try:
-                    await self.client.token(command["account"])
+                    await client.token(command["account"])
                     good.append(1)
                 except grantd.GrantdError as error:
                     failed.append(described(error))
+            if client is not self.client:
+                await client.close()
         await asyncio.gather(*(work() for _ in range(command["threads"])))
         return {"good": len(good), "failed": failed[:3]}
 

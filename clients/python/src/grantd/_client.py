@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import _socket
 import os
-import struct
-import time
-from _thread import LockType, allocate_lock
+from _thread import allocate_lock
 from _weakref import ref
 
 from . import _core
-from ._core import Frames, Request
+from ._channel import Channel, Unsent
+from ._core import Request
 from ._error import GrantdError
-from ._place import CONNECT_SECONDS, Place, timeval
+from ._place import Place
 from ._token import Token
-from .errors import BadAnswer, Overloaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,178 +22,6 @@ if TYPE_CHECKING:
     from .types import AccountView, Destination, Event, LoginWaitResult
 
 
-class Unsent(Exception):
-    """The connection had ended before the request: the broker has not seen it."""
-
-
-class Waiter:
-    """A request without an answer."""
-
-    __slots__ = ("answer", "error", "wake")
-
-    def __init__(self) -> None:
-        self.answer: Optional[Dict[str, Any]] = None
-        self.error: Optional[GrantdError] = None
-        # Held while the thread waits; None for the thread that reads.
-        self.wake: Optional[LockType] = None
-
-
-class Channel:
-    """A connection that several threads use. One of the threads that wait reads for all; when it has its own answer,
-    it passes the reading to another."""
-
-    def __init__(self, place: Place) -> None:
-        self.socket = place.connect()
-        self.lock = allocate_lock()
-        self.waiting: Dict[int, Waiter] = {}
-        self.reader: Optional[Waiter] = None
-        self.frames, self.last, self.limit, self.is_closed = Frames(), 0, CONNECT_SECONDS, False
-        self.events: List[Dict[str, Any]] = []
-        self.is_endless = False
-
-    def exchange(self, request: Request) -> Dict[str, Any]:
-        end = time.monotonic() + request.seconds
-        waiter = Waiter()
-        with self.lock:
-            if self.is_closed:
-                raise Unsent
-            if len(self.waiting) >= _core.MOST_WAITING:
-                raise Overloaded("too many requests of this process wait", "overloaded", "Use fewer threads.")
-            self.last = identifier = self.last + 1
-            self.waiting[identifier] = waiter
-            try:
-                if self.reader is None:
-                    self.reader = waiter
-                else:
-                    waiter.wake = allocate_lock()
-                    waiter.wake.acquire()
-                self.send(request.line(identifier))
-            except BaseException as error:
-                # Half of the line may have been sent.
-                self.fail(error)
-                if isinstance(error, BrokenPipeError):
-                    raise Unsent from None
-                if isinstance(error, OSError):
-                    raise _core.disconnected() from None
-                raise
-        try:
-            self.wait(waiter, end)
-        except BaseException:
-            with self.lock:
-                self.waiting.pop(identifier, None)
-                self.pass_on(waiter)
-            raise
-        if waiter.error:
-            raise waiter.error
-        assert waiter.answer is not None
-        return waiter.answer
-
-    def send(self, line: bytes) -> None:
-        sent = self.socket.send(line)
-        while sent < len(line):
-            try:
-                sent += self.socket.send(line[sent:])
-            except OSError:
-                raise _core.disconnected() from None
-
-    def wait(self, waiter: Waiter, end: float) -> None:
-        """Until it has an answer or an error."""
-        while waiter.answer is None and waiter.error is None:
-            left = end - time.monotonic()
-            if self.reader is waiter:
-                self.read(waiter, left)
-            elif waiter.wake is None or left <= 0 or not waiter.wake.acquire(timeout=left):
-                raise _core.late()
-
-    def read(self, waiter: Waiter, left: float) -> None:
-        try:
-            data = self.receive(left)
-            messages = self.frames.feed(data)
-            with self.lock:
-                for message in messages:
-                    self.deliver(message)
-                if waiter.answer is not None:
-                    self.pass_on(waiter)
-        except BaseException as error:
-            # An interrupted thread may have lost bytes: the connection ends, and the other threads ask again.
-            with self.lock:
-                self.fail(error)
-                waiter.error = None
-            if isinstance(error, OSError):
-                raise _core.disconnected() from None
-            raise
-
-    def deliver(self, message: Dict[str, Any]) -> None:
-        identifier = message.get("id")
-        found = self.waiting.pop(identifier, None) if type(identifier) is int else None
-        # Late answers, and notifications of a newer broker, have no waiter.
-        if found:
-            found.answer = message
-            if found.wake and found is not self.reader:
-                found.wake.release()
-        elif event := _core.event(message):
-            self.events.append(event)
-
-    def event(self) -> Dict[str, Any]:
-        """The next event. No other thread uses this connection."""
-        if not self.is_endless:
-            # Events may come after any time.
-            self.socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, bytes(struct.calcsize("ll")))
-            self.is_endless = True
-        while not self.events:
-            try:
-                data = self.socket.recv(_core.READ_BYTES)
-            except OSError:
-                data = b""
-            if not data:
-                raise _core.disconnected()
-            for message in self.frames.feed(data):
-                self.deliver(message)
-        return self.events.pop(0)
-
-    def receive(self, left: float) -> bytes:
-        limit = max(left, 0.001)
-        if abs(limit - self.limit) > 0.05:
-            self.limit = limit
-            self.socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, timeval(limit))
-        try:
-            data = self.socket.recv(_core.READ_BYTES)
-        except BlockingIOError:
-            raise _core.late() from None
-        if not data:
-            raise _core.disconnected()
-        return data
-
-    def pass_on(self, waiter: Waiter) -> None:
-        """Another thread reads from now on."""
-        if self.reader is not waiter:
-            return
-        self.reader = next(iter(self.waiting.values()), None)
-        if self.reader and self.reader.wake:
-            self.reader.wake.release()
-
-    def fail(self, error: BaseException) -> None:
-        """The connection is of no use any more."""
-        self.is_closed = True
-        self.socket.close()
-        waiting, self.waiting, self.reader = self.waiting, {}, None
-        for one in waiting.values():
-            # Each thread gets an error of its own: a traceback belongs to one thread.
-            one.error = _core.bad("is not valid") if isinstance(error, BadAnswer) else _core.disconnected()
-            if one.wake:
-                one.wake.release()
-
-    def close(self) -> None:
-        with self.lock:
-            if not self.is_closed:
-                self.fail(_core.disconnected())
-
-    def __del__(self) -> None:
-        # A connection that was replaced, after its last answer.
-        if hasattr(self, "socket"):
-            self.socket.close()
-
-
 def _events(channel: Channel) -> Iterator[Event]:
     try:
         while True:
@@ -205,7 +30,7 @@ def _events(channel: Channel) -> Iterator[Event]:
         channel.close()
 
 
-# `_thread` and `_weakref` instead of `threading` and `weakref`, whose imports take longer than everything else here.
+# `_weakref` instead of `weakref`, whose import takes longer than everything else here.
 clients: List[ref[Client]] = []
 
 
