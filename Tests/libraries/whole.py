@@ -94,6 +94,25 @@ def swift_texts(stage):
 
 
 @case
+def swift_documentation(stage):
+    """DocC has no complaint about the documentation of the library: its links and parameters exist."""
+    need("docc")
+    graph, made = stage.folder / "graph", stage.folder / "doccarchive"
+    scratch = ROOT / ".build" / "swift"
+    done = subprocess.run(
+        [need("swift"), "package", "--package-path", ROOT / "clients" / "swift", "--scratch-path", scratch, "dump-symbol-graph",
+         "--minimum-access-level", "public"], capture_output=True, text=True)
+    must(done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:])
+    graph.mkdir()
+    shutil.copy(next(scratch.glob("*/symbolgraph/Grantd.symbols.json")), graph)
+    done = subprocess.run(
+        [need("docc"), "convert", ROOT / "clients" / "swift" / "Sources" / "Grantd" / "Grantd.docc",
+         "--additional-symbol-graph-dir", graph, "--fallback-display-name", "Grantd", "--fallback-bundle-identifier", "grantd",
+         "--output-path", made, "--warnings-as-errors"], capture_output=True, text=True)
+    must(done.returncode == 0 and (made / "data").exists(), done.stdout[-1500:] + done.stderr[-1500:])
+
+
+@case
 def javascript_types(stage):
     """tsc accepts the types of the JavaScript library."""
     program = stage.folder / "types.ts"

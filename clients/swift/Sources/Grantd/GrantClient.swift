@@ -22,6 +22,7 @@ public final class GrantClient: Sendable {
   /// An access token that is valid now; the broker refreshes it first if necessary.
   ///
   /// - Parameters:
+  ///   - account: the name of the account.
   ///   - scopes: the scopes of the token, if fewer than granted (RFC 6749 §6).
   ///   - resource: the resource that the token is for (RFC 8707).
   ///   - minTTL: how long the token must still be valid.
@@ -59,10 +60,17 @@ public final class GrantClient: Sendable {
     return current
   }
 
-  /// Sends a request with the account's token. If the response is 401 by `isUnauthorized`, the token is reported, and the
-  /// request sent once more with a new one.
+  /// Sends a request with the account's token. If the response is 401, the token is reported, and the request sent once more
+  /// with a new one.
   ///
-  /// - Parameter canRepeat: false if the body of the request can be sent only once.
+  /// - Parameters:
+  ///   - account: the name of the account.
+  ///   - scopes: the scopes of the token, if fewer than granted.
+  ///   - resource: the resource that the token is for.
+  ///   - canRepeat: false if the body of the request can be sent only once.
+  ///   - isolation: the actor that calls.
+  ///   - isUnauthorized: whether the status of the response is 401.
+  ///   - send: sends the request with the token.
   public func withToken<Response>(
     _ account: String, scopes: [String]? = nil, resource: String? = nil, canRepeat: Bool = true,
     isolation: isolated (any Actor)? = #isolation, isUnauthorized: (Response) -> Bool,
