@@ -13,6 +13,7 @@ from gi.repository import GLib
 
 LOGIN, MANAGER = "org.freedesktop.login1", "org.freedesktop.login1.Manager"
 SESSION, FOLDER = "org.freedesktop.login1.Session", "/org/freedesktop/login1"
+PROPERTIES = "org.freedesktop.DBus.Properties"
 NOTIFICATIONS = "org.freedesktop.Notifications"
 
 
@@ -44,7 +45,16 @@ class Session(dbus.service.Object):
     def Lock(self):
         pass
 
-    @dbus.service.method("org.freedesktop.DBus.Properties", in_signature="ss", out_signature="v")
+    @dbus.service.signal(PROPERTIES, signature="sa{sv}as")
+    def PropertiesChanged(self, interface, changed, invalidated):
+        pass
+
+    def hint(self, is_locked):
+        """As logind tells SetLockedHint, among other properties."""
+        others = {"IdleHint": dbus.Boolean(True), "IdleSinceHint": dbus.UInt64(5)}
+        self.PropertiesChanged(SESSION, {**others, "LockedHint": dbus.Boolean(is_locked)}, [])
+
+    @dbus.service.method(PROPERTIES, in_signature="ss", out_signature="v")
     def Get(self, interface, name):
         values = (dbus.UInt32(self.user), dbus.ObjectPath(f"{FOLDER}/user/_{self.user}"))
         return dbus.Struct(values, signature="uo", variant_level=1)
@@ -66,7 +76,9 @@ def main():
     mine, other = (Session(bus, f"{FOLDER}/session/{number}", user) for number, user in
                    (("_31", os.getuid()), ("_32", os.getuid() + 1)))
     actions = {"suspend": lambda: logind.PrepareForSleep(True), "resume": lambda: logind.PrepareForSleep(False),
-               "lock": mine.Lock, "lock-other": other.Lock}
+               "lock": mine.Lock, "lock-other": other.Lock, "hint": lambda: mine.hint(True),
+               "no-hint": lambda: mine.hint(False), "hint-other": lambda: other.hint(True),
+               "idle": lambda: mine.PropertiesChanged(SESSION, {"IdleHint": dbus.Boolean(True)}, ["LockedHint"])}
     loop = GLib.MainLoop()
 
     def command(*_):

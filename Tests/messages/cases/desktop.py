@@ -107,6 +107,22 @@ def lock_on_suspend(home):
     wait_until(lambda: state(home) == "locked", SECONDS, "it is locked with the screen")
 
 
+@case("lock-by-hint")
+def lock_by_hint(home):
+    """The broker locks when the LockedHint of a session of its user becomes true, without the signal Lock."""
+    bus = home.keep(Bus(home))
+    home.start("[lock]\non_screen_lock = true\n", demo=home.provider())
+    home.sign_in("demo", "work")
+    locks(home)
+    unlock(home)
+    for other in ("hint-other", "no-hint", "idle"):
+        bus.do(other)
+    bus.quiet()
+    must(state(home) == "running", "another session, or another property, locks it")
+    bus.do("hint")
+    wait_until(lambda: state(home) == "locked", SECONDS, "it is locked with the screen")
+
+
 @case("notices")
 def notices(home):
     """A needed sign-in and a needed approval are on the desktop, with the command; not too often, and not if disabled."""

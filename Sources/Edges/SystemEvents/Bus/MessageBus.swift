@@ -100,6 +100,21 @@ final class Message {
   func enterStructure(_ types: String) -> Bool { sd_bus_message_enter_container(pointer, Kind.structure, types) > 0 }
   func enterVariant(_ types: String) -> Bool { sd_bus_message_enter_container(pointer, Kind.variant, types) > 0 }
 
+  func text() -> String? {
+    let none: UnsafePointer<CChar>? = nil
+    return read(Kind.text, none).flatMap { $0 }.map { String(cString: $0) }
+  }
+
+  /// The value of that name in a dictionary of properties (`a{sv}`), if it is a flag.
+  func changedFlag(_ name: String) -> Bool? {
+    guard sd_bus_message_enter_container(pointer, Kind.array, "{sv}") > 0 else { return nil }
+    while sd_bus_message_enter_container(pointer, Kind.entry, "sv") > 0 {
+      if text() == name { return enterVariant("b") ? flag() : nil }
+      guard sd_bus_message_skip(pointer, "v") > 0, sd_bus_message_exit_container(pointer) > 0 else { return nil }
+    }
+    return nil
+  }
+
   /// A copy of a descriptor in the message, for the caller to close.
   func descriptor() -> Int32? {
     read(Kind.descriptor, Int32(-1)).flatMap { one in
@@ -123,5 +138,6 @@ final class Message {
     static let array = CChar(UInt8(ascii: "a"))
     static let structure = CChar(UInt8(ascii: "r"))
     static let variant = CChar(UInt8(ascii: "v"))
+    static let entry = CChar(UInt8(ascii: "e"))
   }
 }

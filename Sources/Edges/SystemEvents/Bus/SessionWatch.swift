@@ -16,6 +16,7 @@ public final class SessionWatch: Sendable {
   private static let service = "org.freedesktop.login1"
   private static let manager = "org.freedesktop.login1.Manager"
   private static let session = "org.freedesktop.login1.Session"
+  private static let properties = "org.freedesktop.DBus.Properties"
   private static let folder = "/org/freedesktop/login1"
   private static let stackSize = 256 << 10
   /// Before the next attempt to reach the bus, in milliseconds.
@@ -82,6 +83,9 @@ public final class SessionWatch: Sendable {
     let rules = [
       "interface='\(Self.manager)',member='PrepareForSleep',path='\(Self.folder)'",
       "interface='\(Self.session)',member='Lock',path_namespace='\(Self.folder)/session'",
+      // Some screen lockers set LockedHint, and lock without the signal.
+      "interface='\(Self.properties)',member='PropertiesChanged',arg0='\(Self.session)',"
+        + "path_namespace='\(Self.folder)/session'",
     ]
     return rules.allSatisfy { bus.match("type='signal',sender='\(Self.service)',\($0)") }
   }
@@ -105,13 +109,21 @@ public final class SessionWatch: Sendable {
     if message.isSignal(Self.manager, "PrepareForSleep") {
       guard let begins = message.flag() else { return }
       if begins { tell(.suspends) } else if delays { inhibit(bus) }
-    } else if message.isSignal(Self.session, "Lock"), let path = message.path, owner(of: path, bus) == user {
+    } else if message.isSignal(Self.session, "Lock") || becomesLocked(message), let path = message.path,
+      owner(of: path, bus) == user
+    {
       tell(.screenLocked)
     }
   }
 
+  /// Whether the hint of a session has become true.
+  private func becomesLocked(_ message: Message) -> Bool {
+    message.isSignal(Self.properties, "PropertiesChanged") && message.text() == Self.session
+      && message.changedFlag("LockedHint") == true
+  }
+
   private func owner(of session: String, _ bus: MessageBus) -> UInt32? {
-    let reply = bus.call(Self.service, session, "org.freedesktop.DBus.Properties", "Get") {
+    let reply = bus.call(Self.service, session, Self.properties, "Get") {
       $0.append(Self.session) && $0.append("User")
     }
     guard let reply, reply.enterVariant("(uo)"), reply.enterStructure("uo") else { return nil }
