@@ -2,9 +2,10 @@
 
 import concurrent.futures
 import signal
+import socket
 import time
 
-from machines import eventually
+from machines import PATIENCE, eventually
 
 ENDED = "until = clock_timestamp() - interval '1 s'"
 OTHER = "node = 'other', run = 'other'"
@@ -96,6 +97,29 @@ def killed_holder(world):
     eventually("the request is repeated", lambda: world.provider.refreshes() == 3)
 
 
+def killed_sender(world):
+    """The kernel discards the request of a killed machine, and does not deliver it later: its next run frees the lease."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        origin = f"http://127.0.0.1:{server.getsockname()[1]}"
+        one = world.machine("one", sections=(
+            f'[provider.silent]\nkind = "oauth2"\nclient_id = "client"\nallow_insecure_http = true\n'
+            f'authorization_endpoint = "{origin}/authorize"\ntoken_endpoint = "{origin}/token"\n'))
+        later(one, "account.import", account="x", provider="silent", refresh_token="x-r1")
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(PATIENCE)
+            request = b""
+            while b"x-r1" not in request:
+                request += connection.recv(4096)
+            one.process.kill()
+            try:
+                rest = connection.recv(4096)
+            except ConnectionResetError:
+                return
+            raise AssertionError(f"the connection ended like that of a living process: {rest}")
+
+
 def stale_fence(world):
     """An answer under a lease that another broker has taken is not written over its account."""
     one = world.machine("one")
@@ -173,5 +197,5 @@ def restarted(world):
 
 CASES = {
     "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
-    "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login, "stopped": stopped,
-    "restarted": restarted}
+    "killed-sender": killed_sender, "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login,
+    "stopped": stopped, "restarted": restarted}

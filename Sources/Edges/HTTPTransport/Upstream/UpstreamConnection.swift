@@ -1,4 +1,5 @@
 import Broker
+import Glibc
 import Listening
 import NIOCore
 import NIOHTTP1
@@ -51,6 +52,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     hasAnswerBegun = false
     isRequestSent = true
     if exchange.isPaused { setReading(false) }
+    if exchange.request.latestSend != nil { dropsUnsent(true) }
     context.write(wrapOutboundOut(.head(route.head(exchange.request.head))), promise: nil)
     switch exchange.request.body {
     case .none:
@@ -80,6 +82,12 @@ final class UpstreamConnection: ChannelInboundHandler {
     guard !isRequestSent else { return }
     isRequestSent = true
     context?.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+  }
+
+  /// Whether the kernel discards data that the peer does not have yet when the connection is closed, also by the end of the
+  /// process. Otherwise it would deliver a request later, when another broker may have sent the same refresh token.
+  private func dropsUnsent(_ isOn: Bool) {
+    _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: isOn ? 1 : 0, l_linger: 0))
   }
 
   func setReading(_ isOn: Bool) { try? context?.channel.syncOptions?.setOption(.autoRead, value: isOn) }
@@ -128,6 +136,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     case .end:
       self.exchange = nil
       exchange.connection = nil
+      if exchange.request.latestSend != nil { dropsUnsent(false) }
       if isKept, isRequestSent {
         if exchange.isPaused { setReading(true) }
         isAnswered = true
