@@ -107,7 +107,7 @@ def far(world, page, waiting):
     second.fill("#username", "alice")
     second.press("button[value=allow]")
     for shows in (second, waiting):
-        text = shown(shows, "clock")
+        text = shown(shows, "the provider's: set it (timedatectl)")
         assert "Signed in" not in text.split("\n")[0], text
     assert not world.socket.call("login.list")["logins"]
     assert [one["account"] for one in world.socket.call("account.list")["accounts"]] == ["bank", "work"]

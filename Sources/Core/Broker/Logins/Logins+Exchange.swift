@@ -64,6 +64,14 @@ extension Logins {
     }
   }
 
+  /// An answer with times, such as an ID token, cannot be checked by a wrong clock.
+  private static func clockHint(_ skew: ClockSkew) -> String {
+    let side = skew.offset > .zero ? "ahead of" : "behind"
+    return
+      "This machine's clock is \(max(skew.offset, .zero - skew.offset).wholeSeconds) s \(side) the provider's: set it "
+      + "(`timedatectl`), then start again with `grantctl login`."
+  }
+
   /// `invalid_grant` here is about the code, not about a grant.
   private func exchangeError(_ failure: ProviderFailure, at connection: ProviderConnection) -> RPCError {
     let provider = connection.provider
@@ -77,7 +85,8 @@ extension Logins {
         connection.transportHint(for: failure, setting: provider.section).map {
           "\($0) Then start again with `grantctl login`."
         } ?? "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
-    case .misconfigured, .invalid, .tokenRefused, .denied, .unsupported: break
+    case .invalid: if let skew = connection.skew, skew.isWorthWarning { error.hint = Self.clockHint(skew) }
+    case .misconfigured, .tokenRefused, .denied, .unsupported: break
     }
     return error
   }
