@@ -1,10 +1,13 @@
 """Several machines use one account."""
 
 import concurrent.futures
+import time
 
 from machines import eventually
 
 CALLERS = 200
+# A broker connects again after a second.
+RECONNECT_SECONDS = 2.5
 
 
 def seen_everywhere(world):
@@ -95,6 +98,33 @@ def same_first_start(world):
     assert world.value("SELECT count(*) FROM grantd.node WHERE ended_at IS NULL") == "3"
 
 
+def slow_commit(world):
+    """A commit that takes longer than a later one is found in the change log, also if its notification is lost."""
+    one, two = world.machine("one"), world.machine("two")
+    for account in ("a", "b"):
+        one.adopt(account)
+        eventually("the account is known", lambda: two.get(account) == f"{account}-a2")
+    session = world.hold(
+        "DELETE FROM grantd.grants WHERE account = 'b'; INSERT INTO grantd.change (xact, kind, name, commit, node) "
+        "VALUES (pg_current_xact_id(), 'account', 'b', '12345678', 'other')")
+    try:
+        one.call("token.report_rejected", account="a", generation=1)
+        eventually("the later commit is known", lambda: two.get("a") == "a-a3")
+        # The brokers connect again, and read the log.
+        for committed in (False, True):
+            if committed:
+                session.stdin.write("COMMIT; SELECT 'done';\n")
+                session.stdin.flush()
+                while session.stdout.readline().strip() != "done":
+                    pass
+            world.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'grantd'")
+            time.sleep(RECONNECT_SECONDS)
+        for machine in (one, two):
+            eventually("the slow commit is known", lambda: machine.refused("token.get", account="b") == "unknown_account")
+    finally:
+        session.kill()
+
+
 CASES = {
     "seen-everywhere": seen_everywhere, "one-refresh": one_refresh, "own-data": own_data, "moves-in": moves_in,
-    "same-first-start": same_first_start}
+    "same-first-start": same_first_start, "slow-commit": slow_commit}

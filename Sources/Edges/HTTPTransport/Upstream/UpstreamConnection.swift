@@ -84,8 +84,8 @@ final class UpstreamConnection: ChannelInboundHandler {
     context?.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
   }
 
-  /// Whether the kernel discards data that the peer does not have yet when the connection is closed, also by the end of the
-  /// process. Otherwise it would deliver a request later, when another broker may have sent the same refresh token.
+  /// Whether the kernel discards data that the peer does not have yet when the connection is closed, even if the process is
+  /// killed. Otherwise it would deliver a request later, when another broker may have sent the same refresh token.
   private func dropsUnsent(_ isOn: Bool) {
     _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: isOn ? 1 : 0, l_linger: 0))
   }

@@ -35,6 +35,7 @@ final class Fleet: @unchecked Sendable {
   let stopShare: Double
   private let lostShare: Double
   private let unknownShare: Double
+  private let wakeShare: Double
   private var isOver = false
 
   init(seed: UInt64, fault: FleetFault?, isTraced: Bool) {
@@ -48,6 +49,7 @@ final class Fleet: @unchecked Sendable {
     stopShare = plan.pick([0, 0.005, 0.02, 0.06])
     lostShare = plan.pick([0, 0.1, 0.5, 1])
     unknownShare = plan.pick([0, 0.02, 0.1])
+    wakeShare = plan.pick([0, 0.5, 1])
     healsAt = plan.between(3 * hour, 7 * hour)
     end = healsAt + 2 * hour
     database = FleetDatabase(self)
@@ -56,6 +58,18 @@ final class Fleet: @unchecked Sendable {
   }
 
   var now: Moment { time.now }
+
+  /// By which leases are judged: the database's, the same for all machines.
+  func clock(of number: Int) -> Moment {
+    guard fault == .takeoverByClock else { return now }
+    return now + (machines.first { $0.number == number }?.wallOffset ?? 0)
+  }
+
+  /// Another broker has the machine's lease from now on: often its process runs again just then.
+  func takenOver(from number: Int) {
+    guard network.chance(wakeShare), let machine = machines.first(where: { $0.number == number }) else { return }
+    time.after(network.logarithmic(1, 3 * second)) { machine.wake() }
+  }
 
   var configuration: BrokerConfiguration {
     BrokerConfiguration(

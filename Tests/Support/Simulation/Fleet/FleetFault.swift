@@ -4,8 +4,16 @@ enum FleetFault: String, CaseIterable {
   case noFence = "no-fence"
   /// A request is sent however late it is.
   case noSendCheck = "no-send-check"
+  /// Expectations are evaluated before the row is locked: other brokers write in between.
+  case noRowLock = "no-row-lock"
   /// Another broker gets a lease as soon as it ends, regardless of the rotation.
   case takeoverAtEnd = "takeover-at-end"
+  /// The same, by the clocks of the machines.
+  case takeoverByClock = "takeover-by-clock"
+  /// The same, and leases are not prolonged.
+  case takeoverUnprolonged = "takeover-unprolonged"
   /// Expectations compare the generation of the grant.
   case generation
+
+  var takesOverAtEnd: Bool { [.takeoverAtEnd, .takeoverByClock, .takeoverUnprolonged].contains(self) }
 }

@@ -15,9 +15,11 @@ final class FleetMachine: @unchecked Sendable {
 
   let number: Int
   unowned let fleet: Fleet
-  private let wallOffset: Moment
+  let wallOffset: Moment
   private let sleeps: FleetSleeps
   private(set) var stoppedUntil: Moment = 0
+  /// Steps that wait for the stop's end.
+  private var waiting: [() -> Void] = []
   private(set) var broker: Broker?
   private(set) var router: Router?
   let changes: AsyncStream<ChangesElsewhere>.Continuation
@@ -58,6 +60,23 @@ final class FleetMachine: @unchecked Sendable {
     fleet.counts.add("stops")
     fleet.trace.add(fleet.now, "m\(number) is stopped for \(length / second) s")
     stoppedUntil = max(stoppedUntil, fleet.now + length)
+    fleet.time.at(stoppedUntil) { [self] in runAgain() }
+  }
+
+  /// The process runs again, earlier than it would have.
+  func wake() {
+    guard stoppedUntil > fleet.now else { return }
+    fleet.counts.add("woken after a takeover")
+    fleet.trace.add(fleet.now, "m\(number) runs again")
+    stoppedUntil = fleet.now
+    runAgain()
+  }
+
+  private func runAgain() {
+    guard stoppedUntil <= fleet.now else { return }
+    let steps = waiting
+    waiting = []
+    for step in steps { step() }
   }
 
   /// Continues when the process runs.
@@ -69,7 +88,10 @@ final class FleetMachine: @unchecked Sendable {
 
   private func resume(_ continuation: UnsafeContinuation<Void, Never>, at moment: Moment) {
     fleet.time.at(moment) { [self] in
-      guard stoppedUntil <= fleet.now else { return resume(continuation, at: stoppedUntil) }
+      guard stoppedUntil <= fleet.now else {
+        waiting.append { continuation.resume() }
+        return
+      }
       continuation.resume()
     }
   }

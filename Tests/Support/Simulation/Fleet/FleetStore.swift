@@ -74,7 +74,7 @@ final class FleetDatabase: @unchecked Sendable {
     fleet.violated(.ended, "m\(number) brought an earlier login of \(grant.account) back")
   }
 
-  private func check(_ expectations: [Expectation], _ number: Int) throws(StoreError) {
+  func check(_ expectations: [Expectation], _ number: Int) throws(StoreError) {
     for expectation in expectations {
       let holds =
         switch expectation {
@@ -100,7 +100,7 @@ final class FleetDatabase: @unchecked Sendable {
   func lease(
     _ intent: RefreshIntent, _ duration: Moment, _ takeover: Takeover, _ expecting: [Expectation], to number: Int
   ) throws(StoreError) -> Leasing {
-    let now = fleet.now
+    let now = fleet.clock(of: number)
     try check(expecting, number)
     var held = leases[intent.account] ?? Held()
     if let holder = held.holder, holder != number {
@@ -109,6 +109,7 @@ final class FleetDatabase: @unchecked Sendable {
         return .held(LeaseHolder(name: "m\(holder)", remaining: .milliseconds(end - now)))
       }
       fleet.counts.add("leases taken over")
+      fleet.takenOver(from: holder)
     }
     var intent = intent
     let before = contents.intents[intent.account]
@@ -140,7 +141,7 @@ final class FleetDatabase: @unchecked Sendable {
 
   private func end(of held: Held, _ takeover: Takeover, at now: Moment) -> Moment {
     if takeover.isForced { return now }
-    if fleet.fault == .takeoverAtEnd { return held.until }
+    if fleet.fault?.takesOverAtEnd == true { return held.until }
     switch takeover.rotation {
     case .none: return held.until
     case .grace(let grace):
@@ -152,8 +153,9 @@ final class FleetDatabase: @unchecked Sendable {
 
   func prolong(_ lease: Lease, _ duration: Moment, by number: Int) -> Bool {
     guard isLatest(lease, of: number) else { return false }
-    leases[lease.account]?.until = fleet.now + duration
-    leases[lease.account]?.renewed = fleet.now
+    if fleet.fault == .takeoverUnprolonged { return true }
+    leases[lease.account]?.until = fleet.clock(of: number) + duration
+    leases[lease.account]?.renewed = fleet.clock(of: number)
     return true
   }
 
@@ -206,12 +208,20 @@ final class FleetStore: Store, @unchecked Sendable {
 
   func commit(_ changes: [Change], expecting: [Expectation], as revision: Revision) async throws(StoreError) {
     let fate = database.fleet.commitFate()
+    let expecting = try await unlocked(expecting)
     try await ask { () throws(StoreError) in
       if fate != .lostBefore { try database.commit(changes, expecting, as: revision, by: machine.number) }
     }
     guard fate != .answered else { return }
     database.fleet.counts.add("unknown commits")
     throw .unknown(path: location, detail: "the connection broke")
+  }
+
+  /// The expectations left to evaluate: without a lock all are evaluated before.
+  private func unlocked(_ expecting: [Expectation]) async throws(StoreError) -> [Expectation] {
+    guard database.fleet.fault == .noRowLock else { return expecting }
+    try await ask { () throws(StoreError) in try database.check(expecting, machine.number) }
+    return []
   }
 
   func contains(_ commit: Revision) async throws(StoreError) -> Bool {
@@ -221,7 +231,8 @@ final class FleetStore: Store, @unchecked Sendable {
   func lease(
     _ intent: RefreshIntent, for duration: Duration, _ takeover: Takeover, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing {
-    try await ask { () throws(StoreError) in
+    let expecting = try await unlocked(expecting)
+    return try await ask { () throws(StoreError) in
       try database.lease(intent, duration.milliseconds, takeover, expecting, to: machine.number)
     }
   }
