@@ -87,7 +87,7 @@ struct ReferenceTests {
       params.map(\.schema.words) == [
         "string", "string", "array of string", "string", "string", "array of string", "string", "string",
         "object of string",
-        "array of string", "string", "object of string", "boolean", "integer",
+        "array of string", "string", "object of string", "boolean", "integer", "boolean",
       ])
     guard case .object(let status) = Schema(of: BrokerStatus.Result.self) else {
       Issue.record("no object")

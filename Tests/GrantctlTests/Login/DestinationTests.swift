@@ -176,7 +176,7 @@ import Testing
       #expect(
         broker.params(of: "login.start") == [
           "provider": "uber", "apps": ["eats", "rides"], "idp": "google",
-          "prefill": ["email": "a=b@example.com", "first_name": "Ada"],
+          "prefill": ["email": "a=b@example.com", "first_name": "Ada"], "join": true,
         ])
     }
   }

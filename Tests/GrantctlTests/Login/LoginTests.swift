@@ -56,7 +56,9 @@ import Testing
       #expect(recorder.launched.isEmpty)
       #expect(
         broker.params(of: "login.start")
-          == ["provider": "google", "account": "work", "scopes": ["a", "b", "c"], "params": ["k": "v=w"]])
+          == [
+            "provider": "google", "account": "work", "scopes": ["a", "b", "c"], "params": ["k": "v=w"], "join": true,
+          ])
     }
   }
 
