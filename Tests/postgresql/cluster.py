@@ -43,8 +43,8 @@ def make_certificate(folder, names="DNS:localhost"):
 
 
 class Cluster:
-    def __init__(self, folder, settings="", certificate=None, source=None, port=5432):
-        """`certificate`: a folder for one of localhost and its authority; then connections over TCP need a password.
+    def __init__(self, folder, settings="", certificate=None, source=None, port=5432, superuser=ROLE):
+        """`superuser`: if it is another one, there is neither role nor database. `certificate`: a folder for one of localhost and its authority; then connections over TCP need a password.
         `source`: another one, of which this is a standby."""
         self.programs, self.folder, self.data, self.port = folder_of_programs(), folder, folder / "data", port
         # PostgreSQL refuses to run as root.
@@ -56,13 +56,13 @@ class Cluster:
             self.command("pg_basebackup", "-D", self.data, "-h", source.folder, "-p", str(source.port), "-U", ROLE, "-R", "-X",
                          "stream", "-c", "fast", "--no-sync")
         else:
-            self.command("initdb", "-D", self.data, "-A", "trust", "-U", ROLE, "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+            self.command("initdb", "-D", self.data, "-A", "trust", "-U", superuser, "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
         self.configure(f"listen_addresses = ''\nunix_socket_directories = '{folder}'\nport = {port}\nmax_connections = 60\n"
                        + settings)
         if certificate:
             self.secure(certificate)
         self.start()
-        if not certificate and not source:
+        if not certificate and not source and superuser == ROLE:
             self.command("createdb", "-h", folder, "-p", str(port), "-U", ROLE, DATABASE)
 
     def configure(self, settings):

@@ -1,7 +1,9 @@
 """The cases, in the order in which they run."""
 
-from . import input, leases, sharing, standby, trouble
+from . import input, leases, page, sharing, standby, trouble
 
-CASES = sharing.CASES | leases.CASES | trouble.CASES | standby.CASES | input.CASES
+CASES = sharing.CASES | leases.CASES | trouble.CASES | standby.CASES | input.CASES | page.CASES
 # The longest first.
-LONG = ("standby-stops", "takeover", "status", "kills", "restart", "lost-answers", "copied-folder", "lock-held", "stale-fence")
+LONG = (
+    "standby-stops", "takeover", "status", "kills", "page", "restart", "lost-answers", "slow-commit", "copied-folder", "lock-held",
+    "stale-fence")

@@ -88,6 +88,21 @@ def read_only(world):
     assert one.get("a") == "a-a2"
 
 
+def full_disk(world):
+    """The server's disk is full: reported with the next step, nothing is sent, and it works when there is space."""
+    one = world.machine("one")
+    one.adopt("a")
+    world.sql("CREATE FUNCTION public.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+              "RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;"
+              "CREATE TRIGGER full_disk BEFORE UPDATE ON grantd.refresh FOR EACH ROW EXECUTE FUNCTION public.full()")
+    one.attempt("token.report_rejected", account="a", generation=1, timeout=2)
+    store = eventually("the failure is reported", lambda: one.status()["store"]["state"] != "ok" and one.status()["store"])
+    assert "disk of the database server is full" in store["message"] and "free space" in store["hint"], store
+    assert world.provider.refreshes() == 1
+    world.sql("DROP TRIGGER full_disk ON grantd.refresh")
+    eventually("a new token", lambda: one.get("a") == "a-a3", 40)
+
+
 def edited_row(world):
     """A row that was edited by hand is reported; other accounts are unharmed, at all machines."""
     one = world.machine("one")
@@ -199,5 +214,5 @@ def without(world):
 
 CASES = {
     "connections": connections, "rights": rights, "another-key": another_key, "schemas": schemas, "read-only": read_only,
-    "edited-row": edited_row, "copied-folder": copied_folder, "pooler": pooler, "transport": transport,
-    "lock-held": lock_held, "status": status, "without": without}
+    "full-disk": full_disk, "edited-row": edited_row, "copied-folder": copied_folder, "pooler": pooler,
+    "transport": transport, "lock-held": lock_held, "status": status, "without": without}
