@@ -44,7 +44,8 @@ def make_certificate(folder, names="DNS:localhost"):
 
 class Cluster:
     def __init__(self, folder, settings="", certificate=None, source=None, port=5432, superuser=ROLE):
-        """`superuser`: if it is another one, there is neither role nor database. `certificate`: a folder for one of localhost and its authority; then connections over TCP need a password.
+        """`superuser`: if it is another one, there is neither role nor database. `certificate`: a folder for one of
+        localhost and its authority; then connections over TCP need a password.
         `source`: another one, of which this is a standby."""
         self.programs, self.folder, self.data, self.port = folder_of_programs(), folder, folder / "data", port
         # PostgreSQL refuses to run as root.

@@ -58,7 +58,7 @@ export interface AccountView {
   required_scopes?: string[]
 }
 
-export type AuditAction = "release" | "id_token" | "use" | "login" | "logout" | "policy" | "admin"
+export type AuditAction = "release" | "id_token" | "use" | "login" | "logout" | "policy" | "admin" | "observe"
 
 export interface AuditListResult {
   records: Line[]
@@ -332,6 +332,7 @@ export interface LoginStartResult {
   destinations: Destination[]
   warnings: string[]
   client_id?: string
+  joined?: boolean
 }
 
 export type LoginState = "pending" | "action_required" | "completed"

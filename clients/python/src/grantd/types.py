@@ -31,6 +31,7 @@ AuditAction = Literal[
     "logout",
     "policy",
     "admin",
+    "observe",
 ]
 
 CheckName = Literal[
@@ -580,6 +581,7 @@ _LoginStartResult = TypedDict(
 
 class LoginStartResult(_LoginStartResult, total=False):
     client_id: str
+    joined: bool
 
 
 class LoginView(TypedDict):
