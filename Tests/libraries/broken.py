@@ -11,7 +11,6 @@ from fake import CLOSE, HOLD, SECRET, Fake, error, line, token
 from rig import Skip, case, driving, must, wait_until
 
 OUTSIDER = 65534
-LONG_NAME = 20_000
 LISTEN = """
 import socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -145,6 +144,18 @@ def errors(stage, language):
         must(fake.connections == 1, "an answered error ends the connection")
 
 
+@case("no-second-cache")
+def no_second_cache(stage, language):
+    """A changed policy, and a changed token, apply to the next call: the library keeps no token."""
+    def script(fake, request):
+        return {1: token(request), 2: error(request, "not_permitted")}.get(request["number"]) or token(request, generation=2)
+    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
+        driver.ok(do="token", account="work")
+        driver.fails("not_permitted", do="token", account="work")
+        must(driver.ok(do="token", account="work")["generation"] == 2, "an old token")
+        must(len(fake.requests) == 3, f"{len(fake.requests)} requests")
+
+
 @case("parameters")
 def parameters(stage, language):
     with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
@@ -165,48 +176,6 @@ def prints_nothing(stage, language):
     with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
         texts = driver.ok(do="print", account="work")
         must(texts and not any(SECRET in text for text in texts), texts)
-
-
-@case("one-connection")
-def one_connection(stage, language):
-    """Threads or tasks share a connection; a slow answer does not hold up another."""
-    held = []
-
-    def script(fake, request):
-        held.append(token(request))
-        if len(held) < 4:
-            return HOLD
-        answers, held[:] = b"".join(reversed(held)), []
-        return answers
-    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
-        done = driver.ok(do="many", account="work", count=400, threads=4)
-        must(done == {"good": 400, "failed": []}, done)
-        must(fake.connections == 1, f"{fake.connections} connections")
-
-
-@case("long-lines", "swift", "go", "js", "python", "asyncio")
-def long_lines(stage, language):
-    """Sixteen threads or tasks, whose lines and answers together are longer than the socket's buffers."""
-    with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
-            driving(stage, language, fake.path) as driver:
-        done = driver.ok(do="many", account="x" * LONG_NAME, count=640, threads=16)
-        must(done == {"good": 640, "failed": []}, done)
-        sizes = {len(one["params"]["account"]) for one in fake.requests}
-        must(fake.connections == 1 and sizes == {LONG_NAME}, f"{fake.connections} connections, {sizes}")
-
-
-@case("fork")
-def fork(stage, language):
-    """Parent and child have separate connections, also if another thread waits during the fork."""
-    def script(fake, request):
-        slow = next((one for one in fake.requests if one["params"]["account"] == "slow"), None)
-        if slow and request["stream"] is slow["stream"] and request is not slow:
-            return token(slow) + token(request)
-        return HOLD if request is slow else token(request)
-    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
-        done = driver.ok(do="fork", account="work", slow="slow")
-        must(done == {"before": SECRET, "child": SECRET, "after": SECRET}, done)
-        must(fake.connections == 2, f"{fake.connections} connections")
 
 
 @case("interrupted")

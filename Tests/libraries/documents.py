@@ -17,7 +17,56 @@ let package = Package(
   name: "page", dependencies: [.package(path: "{folder}")],
   targets: [.executableTarget(name: "page", dependencies: [.product(name: "Grantd", package: "swift")])])
 """
-MODULE = "module page\n\ngo 1.19\n\nrequire grantd.invalid/grantd v0.0.0\n\nreplace grantd.invalid/grantd => {folder}\n"
+MODULE = """module page
+
+go 1.19
+
+require (
+    golang.org/x/oauth2 v0.0.0
+    grantd.invalid/grantd v0.0.0
+)
+
+replace golang.org/x/oauth2 => ./oauth2
+
+replace grantd.invalid/grantd => {folder}
+"""
+
+# The types of golang.org/x/oauth2 that the page uses.
+OAUTH2 = """package oauth2
+
+import "time"
+
+type Token struct {
+    AccessToken, TokenType string
+    Expiry                 time.Time
+}
+
+type TokenSource interface{ Token() (*Token, error) }
+"""
+SOURCE = """package main
+
+import (
+    "context"
+    "fmt"
+    "time"
+
+    "golang.org/x/oauth2"
+    "grantd.invalid/grantd"
+)
+
+type source struct{ account string }
+
+func main() {
+    var source oauth2.TokenSource = source{"work"}
+    token, err := source.Token()
+    if err != nil {
+        fmt.Println(err)
+        return
+    }
+    fmt.Println("work", token.TokenType, token.AccessToken != "", token.Expiry.After(time.Now()))
+}
+
+"""
 
 
 def blocks(stage, language):
@@ -77,9 +126,12 @@ def c(stage):
 
 @case("page-go")
 def go(stage):
-    text, _ = blocks(stage, "go")
+    text, method = blocks(stage, "go")
     home = folder(stage, "page-go")
     own = {"GOCACHE": str(ROOT / ".build" / "go"), "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
+    (home / "oauth2").mkdir()
+    (home / "oauth2" / "oauth2.go").write_text(OAUTH2)
+    (home / "oauth2" / "go.mod").write_text("module golang.org/x/oauth2\n\ngo 1.19\n")
 
     def command(text):
         (home / "page.go").write_text(text)
@@ -88,6 +140,7 @@ def go(stage):
         must(done.returncode == 0, done.stderr)
         return [home / "page"]
     both(stage, home, command, r"work .*\n", text)
+    both(stage, home, command, "work Bearer true true\n", SOURCE + method)
 
 
 @case("page-swift")
