@@ -71,7 +71,7 @@ run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug'
 check: deps ## build what changed and test the rooms with changes (ROOM='Broker UnixSocket' or core picks)
 	@scripts/check $(ROOM)
 
-test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks stages)
+test: ## the checks of CI, in 25 minutes on two processors (TESTS_ONLY='lint unit' picks stages)
 	@scripts/test
 
 test-long: ## the long searches with fresh seeds (PART=due: what changed since; PART='simulate fuzz' picks)

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Warnings are errors on the compiler that CI has; a newer one may warn of more, and must not keep anybody from building.
+// Warnings are errors on the compiler that CI has; a newer one may warn of more, and must not prevent a build.
 #if compiler(>=6.3) && compiler(<6.4)
   let strictness: [SwiftSetting] = [.unsafeFlags(["-warnings-as-errors"])]
 #else
@@ -35,7 +35,7 @@ let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift
 let small: [SwiftSetting] = settings + [.unsafeFlags(["-Osize"], .when(configuration: .release))]
 /// A release build is fast for requests and commits. All other code is small (scripts/swiftpm).
 let fast: [SwiftSetting] = settings + [.unsafeFlags(["-Xfrontend", "-O"], .when(configuration: .release))]
-/// For what is installed. The addresses that the dynamic linker adjusts at each start are in the compact form (DT_RELR,
+/// Options of installed programs. The addresses that the dynamic linker adjusts at each start are in the compact form (DT_RELR,
 /// Sources/C/CLinux/relr.c) and read-only afterwards. Exported are only symbols that a library has too, such as `free`
 /// (decision 27).
 let lean: [LinkerSetting] = [
@@ -68,7 +68,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
-/// The layers: the folders of `Sources`. A target imports targets of its own layer and of those below it
+/// The layers: the folders of `Sources`. A target imports targets of the same layer and of the layers below it
 /// (scripts/lint/imports).
 let layers = [
   "Programs": ["grantd", "grantctl", "grantctl-front", "grantd-reference"],
@@ -185,11 +185,11 @@ let package = Package(
         "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CAbsent", "Callers", "CLinux",
         "CredentialHelpers", "Platform", "ProviderTemplates", "QRCodes", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
-    // What is installed as grantctl (decision 50).
+    // Installed as grantctl (decision 50).
     staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
-    // In this package for its build of NIO and of Crypto: a package of its own would build both a second time.
+    // In this package for its build of NIO and of Crypto: a separate package would build both a second time.
     .target(
       name: "DemoProvider", dependencies: [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras],
       path: "Tests/Support/DemoProvider", swiftSettings: settings),
@@ -291,8 +291,8 @@ let package = Package(
   cLanguageStandard: .gnu11, cxxLanguageStandard: .cxx17
 )
 
-// Built by scripts/search/fuzz alone: the rooms a second time, under other names, so that the dependencies are shared
-// with the ordinary build and its own rooms stay as they are. Instrumented for libFuzzer and AddressSanitizer, and
+// Built only by scripts/search/fuzz: the rooms a second time, under other names, so that the dependencies are shared
+// with the ordinary build and its own rooms stay unchanged. Instrumented for libFuzzer and AddressSanitizer, and
 // optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
@@ -342,7 +342,7 @@ for (layer, names) in layers {
   for target in package.targets where names.contains(target.name) { target.path = "Sources/\(layer)/\(target.name)" }
 }
 
-// Set by scripts/check: the targets named there and what they depend on, so that tests of rooms without NIO build and
+// Set by scripts/check: the targets named there and their dependencies, so that tests of rooms without NIO build and
 // link without it. The packages stay declared, so that the ordinary build finds everything as it left it.
 if let names = Context.environment["GRANTD_TARGETS"] {
   var kept: Set<String> = []

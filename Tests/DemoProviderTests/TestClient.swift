@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 import Synchronization
 
-/// What came back of a request.
+/// The answer to a request.
 struct Answer: Sendable {
   var status: Int
   var headers: HTTPHeaders
@@ -150,13 +150,13 @@ enum JWT {
   }
 }
 
-/// The time that servers and clients have unless a test gives them a clock: it stands still, so that a token lives as
-/// long as its test, however busy the machine is.
+/// The default clock of servers and clients: it never advances, so that a token lives as long as its test, even on a busy
+/// machine.
 enum TestClock {
   static let now = Date()
 }
 
-/// A clock that moves when it is told to.
+/// A clock that moves only on request.
 final class StepClock: Sendable {
   private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
 

@@ -3,7 +3,7 @@ import Foundation
 import NIOHTTP1
 import Testing
 
-/// What a client sees of one request, and the server of its effect.
+/// The answer of one request, and its effect on the server.
 struct Sight: Sendable {
   var answer: Answer?
   var elapsed: Duration

@@ -19,7 +19,7 @@ import Testing
 
   @Test func theTableHasEveryKind() {
     let missing = Set(DemoServer.Fault.Kind.allCases).subtracting(FaultCase.all.map(\.kind))
-      // Those two act on what needs more than one request to see: DPoPTests, SignedResponseTests.
+      // These two need more than one request: DPoPTests, SignedResponseTests.
       .subtracting([.noNonceHeader, .plainResponse])
     #expect(missing.isEmpty)
   }

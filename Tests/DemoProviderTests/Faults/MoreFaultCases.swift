@@ -2,7 +2,7 @@ import DemoProvider
 import Foundation
 
 extension FaultCase {
-  /// Callbacks, claims, keys and the members of answers besides a token's.
+  /// Callbacks, claims, keys and the members of answers other than tokens.
   static let more: [FaultCase] = callbacks + claims + others + dropbox
 
   private static let callbacks: [FaultCase] = [

@@ -91,7 +91,7 @@ import Testing
 }
 
 @Suite struct BridgeTests {
-  /// What the application calls back with.
+  /// The callback of the application.
   private func called(_ location: String) -> [String: String] {
     let parts = location.split(whereSeparator: { $0 == "?" || $0 == "#" })
     let pairs = (parts.last ?? "").split(separator: "&").map { $0.split(separator: "=", maxSplits: 1) }

@@ -159,5 +159,5 @@ extension TestClient {
   }
 }
 
-/// What a test needs is not in an answer.
+/// An answer lacks a member that the test needs.
 struct Missing: Error {}
