@@ -71,6 +71,11 @@ class Channel {
     // Late answers, and notifications of a newer broker, have no waiter.
   }
 
+  /** False also between the end of the socket and its event `close`. */
+  get isUsable () {
+    return !this.isClosed && !this.socket.destroyed
+  }
+
   fail (error) {
     if (this.isClosed) return
     this.isClosed = true
@@ -90,7 +95,7 @@ class Channel {
   /** The answer to a request. `signal` ends the wait; a late answer is ignored. */
   async exchange (method, params, milliseconds, signal) {
     signal?.throwIfAborted()
-    if (this.isClosed) throw disconnected()
+    if (!this.isUsable) throw disconnected()
     if (this.waiting.size >= MOST_WAITING) {
       throw new reasons.Overloaded('too many requests of this process wait', { reason: 'overloaded', hint: 'Make fewer calls at once.' })
     }
@@ -114,7 +119,8 @@ class Channel {
       clearTimeout(timer)
       signal?.removeEventListener('abort', abort)
       this.waiting.delete(id)
-      if (this.waiting.size === 0) this.socket.unref()
+      // Without a handle it would add a listener each time.
+      if (this.waiting.size === 0 && this.isUsable) this.socket.unref()
       if (this.isReplaced) this.replace()
     }
   }

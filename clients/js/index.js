@@ -110,7 +110,7 @@ class Client {
   }
 
   async #open () {
-    if (this.#channel && !this.#channel.isClosed) return this.#channel
+    if (this.#channel?.isUsable) return this.#channel
     // One connection for calls that begin at once.
     this.#opening ??= Channel.open(place(this.#socket)).finally(() => { this.#opening = null })
     this.#channel = await this.#opening

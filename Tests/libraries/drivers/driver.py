@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 sys.path.insert(0, sys.argv[1])
 import grantd
@@ -165,6 +166,8 @@ class Tasks:
 
     async def many(self, command):
         failed, good = [], []
+        # The loop does nothing meanwhile.
+        time.sleep(command.get("pause", 0))
 
         async def work():
             client = grantd.AsyncClient() if command.get("separate") else self.client

@@ -7,6 +7,7 @@ import os
 from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Sequence, Type
 
 from . import _core
+from ._channel import Unsent
 from ._core import Frames, Request
 from ._error import GrantdError
 from ._place import CONNECT_SECONDS, PAUSE_SECONDS, Place
@@ -87,16 +88,24 @@ class Channel(asyncio.Protocol):
         if self.events and not self.events.full():
             self.events.put_nowait(None)
 
+    @property
+    def is_usable(self) -> bool:
+        """Also before the loop has noticed the end of the connection: asyncio logs what is written later."""
+        return not self.is_closed and self.transport is not None and not self.transport.is_closing()
+
     async def exchange(self, request: Request) -> Dict[str, Any]:
-        if self.is_closed or self.transport is None:
-            raise _core.disconnected()
+        transport = self.transport
+        if transport is None or not self.is_usable:
+            raise Unsent
         if len(self.waiting) >= _core.MOST_WAITING:
             raise Overloaded("too many requests of this process wait", "overloaded", "Use fewer tasks.")
         self.last = identifier = self.last + 1
         answer: asyncio.Future[Dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.waiting[identifier] = answer
         try:
-            self.transport.write(request.line(identifier))
+            transport.write(request.line(identifier))
+            if transport.is_closing():
+                raise Unsent
             return await asyncio.wait_for(answer, request.seconds)
         except asyncio.TimeoutError:
             # The broker ends each request by itself: this connection is of no use any more.
@@ -155,7 +164,10 @@ class AsyncClient:
         queue: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue(MOST_EVENTS)
         channel.events = queue
         try:
-            _core.outcome(await channel.exchange(_core.subscription(types)))
+            try:
+                _core.outcome(await channel.exchange(_core.subscription(types)))
+            except Unsent:
+                raise _core.disconnected() from None
             while True:
                 event = None if channel.is_closed and queue.empty() else await queue.get()
                 if event is None:
@@ -191,17 +203,22 @@ class AsyncClient:
         channel = await self._open()
         try:
             return _core.outcome(await channel.exchange(request))
+        except Unsent:
+            pass
         except GrantdError as error:
             if not request.is_worth_another(error):
                 raise
         if self._channel is channel:
             self._channel = None
         channel.replace()
-        return _core.outcome(await (await self._open()).exchange(request))
+        try:
+            return _core.outcome(await (await self._open()).exchange(request))
+        except Unsent:
+            raise _core.disconnected() from None
 
     async def _open(self) -> Channel:
         channel = self._channel
-        if channel and not channel.is_closed and channel.pid == os.getpid():
+        if channel and channel.is_usable and channel.pid == os.getpid():
             return channel
         # One connection for tasks that begin at once. A cancelled task does not end it for the others.
         if self._opening is None:

@@ -3,7 +3,7 @@ import FoundationNetworking
 import Grantd
 import Synchronization
 
-/// A command of the test, with the members of all commands.
+/// What the test sends. All members of all commands.
 struct Command: Decodable, Sendable {
   var `do`: String
   var account: String?
