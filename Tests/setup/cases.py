@@ -121,7 +121,7 @@ def wrong_client(stage, person):
     same(shown.end(), 78, "the exit status")
     shows(shown, "✗ Request: 127.0.0.1 answers the authorization request with HTTP 400", "client ID nobody",
           "Client ID nobody was not kept")
-    if "open this address" in shown.text:
+    if "open this URL" in shown.text:
         raise Wrong("the browser was opened")
     finish(by_hand(stage, person, 80))
 

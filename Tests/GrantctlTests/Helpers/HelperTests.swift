@@ -103,7 +103,7 @@ import Testing
       arguments.contains { $0.hasPrefix("http:") }
       ? "is requested over http, readable by others: use https"
       : "is requested without https://, so the token might be sent over http, readable by others: "
-        + "give the program the address of the index with https://"
+        + "give the program the URL of the index with https://"
     #expect(
       run.err
         == "grantd: git.example.com \(what), or write allow_insecure_http = true to its entry in \(Self.file)\n")

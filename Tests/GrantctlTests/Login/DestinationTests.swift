@@ -93,7 +93,7 @@ import Testing
       places: ["native main dbapi-2://1/connect", "browser", "manual"],
       handlers: ["x-scheme-handler/dbapi-2": "dropbox.desktop"], failing: ["/usr/bin/xdg-open"],
       launched: [["/usr/bin/xdg-open", "dbapi-2://1/connect"], ["/usr/bin/xdg-open", web]],
-      opened: ["kind": "manual"], words: ", by an address that was shown",
+      opened: ["kind": "manual"], words: ", by a printed URL",
       note: "The app main did not open. Going on without."),
     Case(
       name: "the next browser is tried", places: ["browser", "manual"], failing: ["/usr/bin/ff"],
@@ -104,7 +104,7 @@ import Testing
       environment: [:], opened: ["kind": "device"], words: ", on another device, not in the browser"),
     Case(
       name: "without a browser the address is shown", places: ["browser", "manual"], environment: [:],
-      opened: ["kind": "manual"], words: ", by an address that was shown, not in the browser"),
+      opened: ["kind": "manual"], words: ", by a printed URL, not in the browser"),
     Case(
       name: "a browser alone is shown where none opens", places: ["browser"], environment: [:],
       opened: ["kind": "browser"], words: ", in the browser"),
@@ -225,7 +225,7 @@ import Testing
       if isRegistered { recorder.handlers = ["x-scheme-handler/de.7pass.example": "other.desktop"] }
       async let status = broker.run(["login", "google"], recorder, environment: Self.desktop) { $0.canAsk = true }
       #expect(await eventually { broker.methods.contains("login.wait") })
-      #expect(recorder.err.contains("Paste that whole address here") == !isRegistered)
+      #expect(recorder.err.contains("Paste this complete URL here") == !isRegistered)
       #expect(recorder.err.contains("grantctl handle-url --register de.7pass.example") == !isRegistered)
       if isRegistered { gate.open() } else { recorder.type("de.7pass.example:/cb/authz?code=c&state=s1") }
       #expect(try await status == .success)
@@ -239,7 +239,7 @@ import Testing
     try await ScriptedBroker.with(Self.replies(start)) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["login", "google"], recorder, environment: Self.desktop) == .success)
-      #expect(recorder.err.contains("Hand that whole address to:\n  grantctl handle-url -\nNext time"))
+      #expect(recorder.err.contains("Pass this complete URL to:\n  grantctl handle-url -\nTo handle"))
     }
   }
 

@@ -250,7 +250,7 @@ import UnixSocket
       recorder.type(LoginTests.callback)
       #expect(try await status == .success)
       #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 0])
-      #expect(recorder.err.hasPrefix("Where you have signed in already, paste the whole address"))
+      #expect(recorder.err.hasPrefix("If you have signed in already, paste the final URL"))
     }
   }
 

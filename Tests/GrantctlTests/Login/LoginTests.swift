@@ -49,7 +49,7 @@ import Testing
       #expect(
         recorder.err == """
           warning: scope x is\\u{1B} unknown
-          To sign in at google, open this address in a browser:
+          To sign in at google, open this URL in a browser:
           Waiting for you to sign in (10 min left; Ctrl-C cancels)
 
           """)
@@ -119,8 +119,8 @@ import Testing
       for line in ["", "rubbish", "http://foreign/", "  \(Self.callback) \r"] { recorder.type(line) }
       #expect(try await status == .success)
       #expect(broker.params(of: "login.start")?["destinations"] == ["manual"])
-      #expect(recorder.err.contains("That address was not taken: no state in it\n"))
-      #expect(recorder.err.contains("That address belongs to no login here."))
+      #expect(recorder.err.contains("That URL was refused: no state in it\n"))
+      #expect(recorder.err.contains("That URL does not match a pending login."))
       #expect(!recorder.err.contains("code=c") && recorder.out.contains("Signed in to work"))
     }
   }

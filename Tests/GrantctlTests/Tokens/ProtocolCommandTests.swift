@@ -246,7 +246,7 @@ import Testing
       #expect(broker.params(of: "account.logout") == ["account": "work", "end_session": true])
       let words = "End the session     in the browser: open the URL\nForget the account  done\nSigned out: work\n"
       #expect(printed.out == words + "\(url)\n" && printed.launched.isEmpty)
-      #expect(printed.err == "To end the session at the provider, open this address in a browser:\n")
+      #expect(printed.err == "To end the session at the provider, open this URL in a browser:\n")
       let arguments = ["logout", "work", "--end-session", "--open"]
       #expect(try await broker.run(arguments, opened, environment: display) == .success)
       #expect(opened.launched == [["/usr/bin/xdg-open", url]])

@@ -110,7 +110,7 @@ import Testing
     try await ScriptedBroker.with(["login.handle_callback": answer(["handled": false])]) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["handle-url", Self.url], recorder) == .unknownName)
-      #expect(recorder.err.hasPrefix("grantctl: that address belongs to no login here\n"))
+      #expect(recorder.err.hasPrefix("grantctl: that URL does not match a pending login\n"))
       #expect(broker.methods == ["login.handle_callback"])
       #expect(try await broker.run(["handle-url", "rubbish"], recorder) == .usage)
       #expect(broker.methods == ["login.handle_callback"])

@@ -19,7 +19,7 @@ import Testing
       #expect(status == .success)
     }
     #expect(
-      recorder.out == String(repeating: "Addresses that begin with de.7pass.example: end a sign-in now.\n", count: 2))
+      recorder.out == String(repeating: "URLs that begin with de.7pass.example: now end a sign-in.\n", count: 2))
     #expect(recorder.err == "Until now other.desktop took them. `xdg-mime default` gives them back.\n")
     #expect(recorder.files.keys.sorted() == [path])
     let entry = try #require(recorder.files[path])

@@ -4,10 +4,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// grantctl and the real daemon, where a sign-in takes more than a browser.
+/// grantctl and the real daemon: sign-ins that need more than a browser.
 @Suite("grantctl signs in at the special systems", .atMost)
 struct CommandLineTests {
-  /// A `grantctl login` that waits, and where it wants the person to go.
+  /// A waiting `grantctl login`, and the URL that it prints.
   private struct Waiting {
     let child: Child
     let output: String
@@ -51,7 +51,7 @@ struct CommandLineTests {
       #expect(done.status == 0, "\(done.output)")
       #expect(
         done.output.contains(
-          "Signed in to alice as alice@demo.example at cameras, by an address that was shown, not the first way that was offered\n"
+          "Signed in to alice as alice@demo.example at cameras, by a printed URL, not the first way that was offered\n"
         ))
       let sessions = try await run(rig, "sessions", "alice")
       #expect(sessions.status == 0 && sessions.output.contains("this one") && !sessions.output.contains("old"))

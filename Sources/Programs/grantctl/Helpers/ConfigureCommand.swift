@@ -104,7 +104,7 @@ struct ConfigureCommand: BrokerCommand {
     case .address:
       guard let place, place.scheme != nil else {
         throw Failure(
-          .usage, "the address is missing",
+          .usage, "the URL is missing",
           hints: ["Name it: `grantctl configure \(tool) \(named.account) https://HOST/PATH`"])
       }
     }
@@ -124,7 +124,8 @@ struct ConfigureCommand: BrokerCommand {
       let account = try await shell.ask(AccountGet.self, .init(account: named.account)).value()
       guard let person = account.identity?.email, Self.isPlain(person) else {
         throw Failure(
-          .failure, "the provider did not say the address of account \(named.account)", hints: ["Name it: --as USER"])
+          .failure, "the provider returned no e-mail address of account \(named.account)", hints: ["Name it: --as USER"]
+        )
       }
       target.user = person
     }

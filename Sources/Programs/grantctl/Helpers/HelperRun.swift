@@ -141,7 +141,7 @@ extension HelperRun {
     let what =
       request.mayBeHTTP
       ? "is requested without https://, so the token might be sent over http, readable by others: "
-        + "give the program the address of the index with https://"
+        + "give the program the URL of the index with https://"
       : "is requested over http, readable by others: use https"
     return Problem(
       "\(place.name) \(what), or write allow_insecure_http = true to its entry in \(files.user)", isOurs: true)

@@ -115,7 +115,7 @@ struct LoginFlow: Sendable {
       expiresAt: login?.expires_at ?? shell.now + Self.unlisted)
     if login?.state == .pending, terminal.canAsk {
       terminal.note(
-        "Where you have signed in already, paste the whole address that the browser ended at, and press Enter.")
+        "If you have signed in already, paste the final URL of the browser, and press Enter.")
       waiting.place = .init(reads: true)
     }
     try await follow(waiting)
@@ -184,7 +184,7 @@ extension LoginWait.Opened {
     case ("native", nil): "in an app"
     case ("browser", _): "in the browser"
     case ("device", _): "on another device"
-    case ("manual", _): "by an address that was shown"
+    case ("manual", _): "by a printed URL"
     default: SafeText.line("by \(kind)")
     }
   }

@@ -124,7 +124,7 @@ struct LoginWatch: Sendable {
       Failure(
         .interrupted, login.isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
         hints: login.advice.map { [$0] } ?? [])
-    case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
+    case .inputEnded: Failure(.loginFailed, "no pasted URL completes the login", hints: [again])
     case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick, .late:
       Failure(
         .loginFailed, "the login was not completed in time", hints: (login.advice.map { [$0] } ?? []) + [again])
@@ -216,11 +216,11 @@ struct LoginWatch: Sendable {
       let taken = try await flow.client.call(LoginHandleCallback.self, .init(url: address), timeout: Shell.patience)
       if let next = taken.next_url {
         let user = flow.places.otherUser
-        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on", of: user) { return .leadsOn }
-        shell.show(next, to: "go on")
+        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "continue", of: user) { return .leadsOn }
+        shell.show(next, to: "continue")
         return .leadsOn
       } else if !taken.handled {
-        terminal.note("That address belongs to no login here. Copy the whole address, and paste it again.")
+        terminal.note("That URL does not match a pending login. Copy the complete URL, and paste it again.")
         return .no
       }
       return .done
@@ -229,7 +229,7 @@ struct LoginWatch: Sendable {
       // The login itself has ended: `login.wait` says how.
       case .rpc(let error) where ExitStatus(error) == .loginFailed: return .done
       case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied, .foreignServer:
-        terminal.note("That address was not taken: \(SafeText.line(error.description))")
+        terminal.note("That URL was refused: \(SafeText.line(error.description))")
         return .no
       }
     }

@@ -108,7 +108,7 @@ struct SignInPlaces: Sendable {
     shell.show(url, to: purpose, whose: whose)
     let isManual = !destinations.contains { $0.kind == "browser" }
     if isManual {
-      terminal.note("Then paste the whole address that it ends at here, and press Enter.")
+      terminal.note("Then paste the final URL of the browser here, and press Enter.")
     } else if terminal.canAsk {
       notePasting()
     }
@@ -117,7 +117,7 @@ struct SignInPlaces: Sendable {
 
   private func notePasting() {
     terminal.note(
-      "Where the browser is on another machine, paste the whole address that it ends at here, and press Enter.")
+      "If the browser runs on another machine, paste its final URL here, and press Enter.")
   }
 
   /// What opened comes back by itself, unless it ends at an address that no program here takes.
@@ -125,10 +125,12 @@ struct SignInPlaces: Sendable {
     guard let scheme = destination.redirect_uri.flatMap(URLScheme.init(of:)),
       await SchemeHandlers(terminal: terminal).handler(of: scheme) == nil
     else { return Opened(destination: opened) }
-    let what = terminal.canAsk ? "Paste that whole address here, and press Enter." : "Hand that whole address to:"
+    let what = terminal.canAsk ? "Paste this complete URL here, and press Enter." : "Pass this complete URL to:"
     let command = terminal.canAsk ? [] : ["  " + shell.command("handle-url -")]
-    let lines = ["It will end at an address that begins with \(scheme.name): and no program here takes those.", what]
-    let later = ["Next time it comes by itself, after:", "  " + shell.command("handle-url --register \(scheme.name)")]
+    let lines = [
+      "The browser will end at a URL that begins with \(scheme.name):, and no program here handles those.", what,
+    ]
+    let later = ["To handle it automatically next time:", "  " + shell.command("handle-url --register \(scheme.name)")]
     terminal.note((lines + command + later).joined(separator: "\n"))
     return Opened(destination: opened, reads: terminal.canAsk)
   }

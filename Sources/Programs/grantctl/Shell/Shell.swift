@@ -171,19 +171,19 @@ extension Shell {
         continue
       }
       terminal.note(
-        "Your browser opens to \(purpose). If it does not, open this address:\n\n\(SafeText.line(url))\n")
+        "Your browser opens to \(purpose). If it does not, open this URL:\n\n\(SafeText.line(url))\n")
       return true
     }
     return false
   }
 
-  /// Prints an address for the person to open.
+  /// Prints a URL for the user to open.
   ///
-  /// - Parameter user: whose browser it has to be, if not anybody's: `of uid 1000`.
+  /// - Parameter user: the required user of the browser, such as `of uid 1000`; nil: any user.
   func show(_ url: String, to purpose: String, whose user: String? = nil) {
-    terminal.note("To \(purpose), open this address in a browser\(user.map { " \($0)" } ?? ""):")
-    let address = SafeText.line(url)
-    if keepsOutput { terminal.note(address) } else { terminal.say(address) }
+    terminal.note("To \(purpose), open this URL in a browser\(user.map { " \($0)" } ?? ""):")
+    let line = SafeText.line(url)
+    if keepsOutput { terminal.note(line) } else { terminal.say(line) }
   }
 
   /// The lines that say who was signed in.

@@ -73,7 +73,7 @@ struct ProofCommand: BrokerCommand {
   @OptionGroup var named: AccountArgument
   @Argument(help: "The request's HTTP method.")
   var method: String
-  @Argument(help: "The request's address.")
+  @Argument(help: "The request's URL.")
   var url: String
   @Option(help: "The nonce that the server asked for.")
   var nonce: String?

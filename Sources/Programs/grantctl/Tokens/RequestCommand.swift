@@ -24,7 +24,7 @@ struct RequestCommand: BrokerCommand {
   @OptionGroup var named: AccountArgument
   @Argument(help: "The HTTP method, such as GET.")
   var method: String
-  @Argument(help: "The address, or a path below the provider's api_base.")
+  @Argument(help: "The URL, or a path below the provider's api_base.")
   var url: String
   @Option(
     name: [.customShort("H"), .long],

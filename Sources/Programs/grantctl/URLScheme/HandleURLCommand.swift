@@ -8,29 +8,29 @@ struct HandleURLCommand: BrokerCommand {
     usage: "grantctl handle-url [<url>] [options]",
     discussion: """
       If a provider sends the browser to a URL of an application's own scheme, such as com.example.app:/callback, the \
-      desktop starts the scheme's program. --register makes grantctl that program, only for you; --unregister ends it.
+      desktop starts the scheme's program. --register makes grantctl this program, only for you; --unregister ends that.
 
       The URL has a code that is valid once, for the pending login. As an argument it is visible to other processes \
-      of this machine for a moment: the desktop has no other way. “-” reads it from standard input.
+      of this machine for a moment; the desktop has no other method. “-” reads it from standard input.
 
       Your own broker is asked first, then the system's, unless one is named.
 
       Examples:
         grantctl handle-url --register com.example.app
-        grantctl handle-url - < address
+        grantctl handle-url - < url
       """)
 
-  @Argument(help: ArgumentHelp("The whole address; “-” reads it from standard input.", valueName: "url"))
+  @Argument(help: ArgumentHelp("The complete URL; “-” reads it from standard input.", valueName: "url"))
   var url: String?
-  @Option(help: ArgumentHelp("Take this scheme's addresses from now on.", valueName: "scheme"))
+  @Option(help: ArgumentHelp("Handle the URLs of this scheme.", valueName: "scheme"))
   var register: String?
-  @Option(help: ArgumentHelp("Take them no more.", valueName: "scheme"))
+  @Option(help: ArgumentHelp("Stop handling the URLs of this scheme.", valueName: "scheme"))
   var unregister: String?
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
     guard [url, register, unregister].filter({ $0 != nil }).count == 1 else {
-      throw ValidationError("Give one of an address, --register and --unregister.")
+      throw ValidationError("Give a URL, --register or --unregister.")
     }
     guard let text = register ?? unregister, URLScheme(text) == nil else { return }
     throw ValidationError(
@@ -67,7 +67,7 @@ struct HandleURLCommand: BrokerCommand {
       }
     }
     guard text.contains(":") else {
-      throw Failure(.usage, "that is not a URL", hints: ["Give the whole address, from its scheme on."])
+      throw Failure(.usage, "that is not a URL", hints: ["Give the complete URL, with its scheme."])
     }
     return text
   }
@@ -96,7 +96,7 @@ struct HandleURLCommand: BrokerCommand {
     if let refused { throw refused }
     guard last == nil else {
       throw Failure(
-        .unknownName, "that address belongs to no login here",
+        .unknownName, "that URL does not match a pending login",
         hints: ["Start again with `grantctl login`; `grantctl login list` shows the logins that wait."])
     }
     throw unanswered ?? shell.choice.notRunning(shell.terminal.services)
@@ -107,8 +107,8 @@ struct HandleURLCommand: BrokerCommand {
   ) async throws(Failure) {
     let shell = notice.shell
     if let next = result.next_url {
-      guard !(await shell.openBrowser(next, to: "go on")) else { return }
-      shell.terminal.note("To go on, open this address in a browser:\n\(SafeText.line(next))")
+      guard !(await shell.openBrowser(next, to: "continue")) else { return }
+      shell.terminal.note("To continue, open this URL in a browser:\n\(SafeText.line(next))")
       return
     }
     guard let id = result.login_id else { return await notice.say("Done", "You are signed out.") }

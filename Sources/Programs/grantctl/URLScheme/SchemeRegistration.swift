@@ -34,7 +34,7 @@ struct SchemeRegistration {
       terminal.note("Until now \(Cell(before).text) took them. `xdg-mime default` gives them back.")
     }
     if shell.isJSON { return say(isRegistered: true) }
-    terminal.say("Addresses that begin with \(scheme.name): end a sign-in now.")
+    terminal.say("URLs that begin with \(scheme.name): now end a sign-in.")
   }
 
   func unregister() async throws(Failure) {
@@ -44,7 +44,7 @@ struct SchemeRegistration {
     }
     await update()
     if shell.isJSON { return say(isRegistered: false) }
-    terminal.say("Addresses that begin with \(scheme.name): go to grantctl no more.")
+    terminal.say("URLs that begin with \(scheme.name): no longer go to grantctl.")
   }
 
   private func say(isRegistered: Bool) {
