@@ -4,6 +4,10 @@ import BrokerAPI
 struct KeyCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "key", abstract: "Manage the store's encryption key.",
+    discussion: """
+      Example:
+        grantctl key rotate
+      """,
     subcommands: [KeyRotateCommand.self])
 }
 

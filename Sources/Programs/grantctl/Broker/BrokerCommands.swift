@@ -81,15 +81,14 @@ struct CallCommand: BrokerCommand {
 /// For `make install` and for generators of clients: the document without a broker.
 struct OpenRPCCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "openrpc", abstract: "Print the OpenRPC document.",
+    commandName: "openrpc", abstract: "Print the socket's methods as an OpenRPC document.",
     usage: "grantctl openrpc",
     discussion: """
-      It describes the methods of this version; of the running broker: grantctl call rpc.discover
+      Needs no broker. For the methods of the running broker: grantctl call rpc.discover
 
       Example:
         grantctl openrpc > openrpc.json
-      """,
-    shouldDisplay: false)
+      """)
 
   @OptionGroup var options: GlobalOptions
 

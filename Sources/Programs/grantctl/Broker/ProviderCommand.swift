@@ -5,6 +5,11 @@ import BrokerSocket
 struct ProviderCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "provider", abstract: "List, show, register or unregister providers.",
+    discussion: """
+      Examples:
+        grantctl provider list
+        grantctl provider register https://login.example.com
+      """,
     subcommands: [
       ProvidersCommand.self, ProviderShowCommand.self, ProviderRegisterCommand.self, ProviderUnregisterCommand.self,
     ])
