@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// Where SwiftPM begins the tests. Without this file it looks for tests of XCTest in the index that a build writes for
+/// The entry point of SwiftPM's tests. Without this file it looks for tests of XCTest in the index that a build writes for
 /// editors, and the scripts build without one; there are no such tests. With it `swift test` runs those of Swift Testing
-/// only where it is told to.
+/// only on request.
 @main
 enum Main {
   static func main() async {

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct BlockingConnectionTests {
   private static let answer = #"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#
-  /// For what is there already.
+  /// For data that are available already.
   private static let soon = Duration.seconds(5)
   private static let brief = Duration.milliseconds(30)
 

@@ -57,7 +57,7 @@ struct MainJobTests {
       var seen: Set<String> = [try await rig.token().access_token]
       for round in 1...2 {
         let before = try await rig.account().generation
-        try await eventually("three refreshes that nobody asked for") {
+        try await eventually("three refreshes without a request") {
           try await rig.account().generation >= before + 3
         }
         for _ in 1...10 { seen.insert(try await rig.token().access_token) }

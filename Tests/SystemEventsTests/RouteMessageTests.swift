@@ -52,7 +52,7 @@ struct RouteMessageTests {
       (Netlink.address(3, [127, 0, 0, 1], scope: 254), nil),
       (Netlink.address(3, [169, 254, 0, 1], scope: 253), nil),
       (Netlink.address(3, v6, flags: 0x80), .address(index: 3, address: [10] + v6, isThere: true)),
-      // Nobody may use it until the kernel has seen that nobody else has it.
+      // It is unusable until the kernel has checked that no other machine has it.
       (Netlink.address(3, v6, flags: 0xc0), .address(index: 3, address: [10] + v6, isThere: false)),
       (
         Netlink.route(3),

@@ -23,7 +23,7 @@ struct WatchTests {
       (10, 0, 3, [.clockStepped(by: .seconds(3))]), (10, 0, -3, [.clockStepped(by: .seconds(-3))]),
       (10, 0, -1_700_000_000, [.clockStepped(by: .seconds(-1_700_000_000))]),
       (1, 3600, -7200, [.resumed, .clockStepped(by: .seconds(-7200))]),
-      // An hour asleep is no step of the wall clock.
+      // A suspend of an hour is not a step of the wall clock.
       (0, 3600, 0, [.resumed]),
     ] as [(Double, Double, Double, [SystemEvent])])
   func jumps(seconds: Double, suspended: Double, stepped: Double, events: [SystemEvent]) {
@@ -76,7 +76,7 @@ struct WatchTests {
     #expect(watch.pause == .seconds(1))
     _ = look(sawNetwork: true, at: sample(after: 1.25))
     #expect(watch.pause == .seconds(0.75))
-    // Asleep meanwhile: overdue.
+    // A suspend in between: overdue.
     #expect(look(sawNetwork: false, at: sample(after: 1.25, suspended: 100)) == [.resumed, .networkUp])
     #expect(watch.pause == .seconds(10))
   }

@@ -65,7 +65,7 @@ import Testing
 
       let second = try await Second(rig)
       let socket = second.folder.path("s")
-      // Nobody has said that the first one is stopped, and the passphrase is another.
+      // No user has confirmed that the first one is stopped, and the passphrase differs.
       let unsaid = try await grantctl(["restore", file, "--passphrase-file", secret], socket, second.folder)
       #expect(unsaid.0 == 64 && unsaid.1.contains("--moved"), "\(unsaid)")
       let wrong = try second.folder.write("another passphrase\n", to: "wrong")

@@ -46,7 +46,7 @@ struct BadConfigurationTests {
         testDescription: "http to another machine",
         text: "[provider.demo]\nissuer = \"http://login.example.com\"\nclient_id = \"c\"\n", line: 2, says: ["http"]),
       Case(
-        testDescription: "a rule for nobody", text: "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]\n", line: 1,
+        testDescription: "a rule without a caller", text: "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]\n", line: 1,
         says: []),
       Case(
         testDescription: "a rule with an unknown right",
@@ -125,7 +125,7 @@ struct BadConfigurationTests {
       #expect(error.message.contains(rig.configurationFile + ":"))
       #expect(error.message.contains("did you mean [callback]?"))
       try rig.daemon.signal(SIGHUP)
-      try await eventually("the log says so") { rig.log.contains("the old one stays active") }
+      try await eventually("the log reports it") { rig.log.contains("the old one stays active") }
       #expect(try await rig.token().access_token == token)
       #expect(try await rig.startLogin("bob").id.isEmpty == false)
       try rig.configure("[provider.new]\nissuer = \"\(rig.demo.issuer)\"\nclient_id = \"demo\"")
@@ -166,7 +166,7 @@ struct BadStoreTests {
         try Data("short".utf8).write(to: URL(fileURLWithPath: folder + "/grantd.key"))
         chmod(folder + "/grantd.key", 0o600)
       },
-      Damage(testDescription: "where others may write", status: 1, says: ["others may write"]) { folder in
+      Damage(testDescription: "writable by others", status: 1, says: ["others may write"]) { folder in
         chmod(folder, 0o777)
       },
     ]

@@ -152,7 +152,7 @@ struct SecretTests {
     }
   }
 
-  /// What passed between the daemon and the token endpoint, as it stood there.
+  /// The data between the daemon and the token endpoint, unchanged.
   private static func secrets(in record: String) -> Set<String> {
     let kinds = [
       /(?:[?&\s]|^)(?:code|code_verifier|refresh_token|client_secret)=([^&\s]{12,})/,

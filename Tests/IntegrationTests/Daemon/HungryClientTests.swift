@@ -57,7 +57,7 @@ struct HungryClientTests {
         let answer = try await refused.ask(tokenGet(1))
         #expect(answer["error"]?["data"]?["reason"] == "overloaded")
       } catch is RawClient.Ended {
-        // Closed without a word, which is as clear.
+        // A connection that closes without an answer is sufficient.
       }
       #expect(try await rig.token().access_token.isEmpty == false)
       #expect(try await held[3].ask(tokenGet(2))["result"] != nil)

@@ -60,7 +60,7 @@ import Testing
       // While it waits, each of the three callers would be answered once at its beginning and once at its end.
       #expect(during.count > 12, "\(during) in \(seconds) s")
       print(
-        "a rotation of 1,000 accounts took \(seconds) s; meanwhile \(during.count) tokens, the slowest \(during.slowest)"
+        "a rotation of 1,000 accounts took \(seconds) s; during it \(during.count) tokens, the slowest \(during.slowest)"
       )
       #expect(try String(contentsOfFile: rig.state + "/grantd.key", encoding: .utf8) != before)
       try await rig.restart()

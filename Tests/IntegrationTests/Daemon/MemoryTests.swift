@@ -6,14 +6,14 @@ import Testing
 
 @Suite("The daemon's memory", .atMost)
 struct MemoryTests {
-  /// Nobody else may look into the daemon: bit 19 of the effective capabilities (capabilities(7)) is CAP_SYS_PTRACE.
+  /// No other process may read the daemon's memory: bit 19 of the effective capabilities (capabilities(7)) is CAP_SYS_PTRACE.
   private static let mayLook: Bool = {
     let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)
     let line = status?.split(separator: "\n").first { $0.hasPrefix("CapEff:") }
     return line?.split(separator: "\t").last.flatMap { UInt64($0, radix: 16) }.map { $0 >> 19 & 1 == 1 } ?? false
   }()
 
-  /// How often each secret is in what the process can read of its own.
+  /// The number of occurrences of each secret in the readable memory of the process.
   private static func count(_ secrets: [String], in pid: Int32) throws -> [String: Int] {
     let maps = try String(contentsOfFile: "/proc/\(pid)/maps", encoding: .utf8)
     let memory = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/proc/\(pid)/mem"))
@@ -49,7 +49,7 @@ struct MemoryTests {
     }
     try await Rig.with(wish) { rig in
       let leaks = Leaks()
-      // What stays open keeps nothing of what it was told either.
+      // Open connections keep no received data either.
       let quiet = try RawClient(rig.socket)
       try await rig.login()
       for generation in 1...2 as ClosedRange<Int64> {
@@ -63,7 +63,7 @@ struct MemoryTests {
       #expect(try Self.count([kept], in: try rig.daemon.pid)[kept, default: 0] > 0)
       try await rig.call("account.logout", ["account": "alice"])
       leaks.learn(from: rig.demo.requests.filter { $0.parameters["login_hint"] != "bob" })
-      // Whoever comes with a spent state is told that it is.
+      // A callback with a used state gets an error.
       let states = rig.demo.requests.compactMap { $0.parameters["state"] }
       let gone = leaks.all.filter { $0 != kept && !states.contains($0) }
       #expect(gone.count > 10)

@@ -4,12 +4,12 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The daemon logs at debug level; whatever it used must be nowhere but where it is handed out.
+/// The daemon logs at debug level; its secrets must appear only in the answers that release them.
 @Suite("Secrets occur only in the answers that return them")
 struct SecretLeakTests {
   private static let clientSecret = "client-secret-4f1b7c0a9d"
 
-  /// What has all that is told of an account, a login and a provider, and what fails.
+  /// Requests that return all data of an account, a login and a provider, and requests that fail.
   private static func look(_ rig: Rig, _ leaks: Leaks, accounts: [String]) async throws {
     let client = try RawClient(rig.socket)
     for method in ["account.list", "login.list", "provider.list", "broker.status", "broker.metrics", "rpc.discover"] {
@@ -34,7 +34,7 @@ struct SecretLeakTests {
     #expect(leaks.found().isEmpty, "\(leaks.found().prefix(5))")
     let found = try leaks.foundInFiles(of: rig)
     #expect(found.isEmpty, "\(found.prefix(5))")
-    // The search finds what is there.
+    // The search finds a present secret.
     leaks.know(rig.demo.issuer)
     #expect(leaks.found().isEmpty == false)
   }

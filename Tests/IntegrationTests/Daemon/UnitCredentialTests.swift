@@ -72,7 +72,7 @@ struct UnitCredentialTests {
       reader.closeOutput()
       #expect(isRefusedBySystemd(try await reader.readToEnd()))
       #expect(await eventually { rig.log.contains("LoadCredential= must name credentials.sock") })
-      // A program may have bound its end to what it likes.
+      // A program may have bound its end to any address.
       let program = try CredentialReader(rig.socket, as: "\(number)-program")
       program.closeOutput()
       #expect(try await program.readToEnd().isEmpty)

@@ -41,7 +41,7 @@ struct DeviceCommandTests {
         environment: Programs.environment(rig.folder), output: output)
       defer { command.kill9() }
       if isSupported {
-        try await eventually("the person denies it") { (try? rig.demo.answerDevice(allow: false)) != nil }
+        try await eventually("the user denies it") { (try? rig.demo.answerDevice(allow: false)) != nil }
       }
       #expect(try await command.end() != 0)
       let said = try String(contentsOfFile: output, encoding: .utf8)

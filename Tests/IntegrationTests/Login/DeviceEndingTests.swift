@@ -30,7 +30,7 @@ struct DeviceEndingTests {
       Ending(testDescription: "invalid_grant for an unknown code") { $0.extra = ["device_code": "of-nobody"] },
       Ending(testDescription: "the time that the provider gave", settings: { $0.ttl = .seconds(2) }),
       Ending(testDescription: "410", status: 410),
-      Ending(testDescription: "an answer that nothing mends", reason: .providerError, status: 400),
+      Ending(testDescription: "a permanent error", reason: .providerError, status: 400),
     ]
   }
 
@@ -51,7 +51,7 @@ struct DeviceEndingTests {
   func forgotten() async throws {
     try await DeviceLogin.with { rig in
       let shown = try await DeviceLogin.start(rig)
-      try await eventually("a poll that is told to wait") { rig.count(.tokenDevice) >= 1 }
+      try await eventually("a poll with the answer to wait") { rig.count(.tokenDevice) >= 1 }
       try rig.demo.fault(.status, at: .tokenDevice, times: 1) { $0.status = 404 }
       let error = try await DeviceLogin.failure(rig, shown)
       #expect(error.reason == .loginExpired && error.message.contains("forgot"), "\(error)")
@@ -90,7 +90,7 @@ struct DeviceEndingTests {
     try await DeviceLogin.with { rig in
       try rig.demo.fault(trouble.kind, at: .tokenDevice, times: 1, trouble.change)
       let shown = try await DeviceLogin.start(rig)
-      // A request is counted when it comes; an answer that is lost on its way is to be "wait", not the tokens.
+      // A request is counted on arrival; the lost answer must be "wait", not the tokens.
       let isJudged = trouble.kind == .dropAfterCommit || trouble.kind == .truncated
       try await eventually("the poll that fails") {
         isJudged ? rig.demo.stats().events[.poll] == 1 : rig.count(.tokenDevice) >= 1

@@ -21,7 +21,7 @@ struct DeviceLoginTests {
       #expect(asked.parameters["client_id"] == "demo")
       #expect(asked.parameters["scope"] == "openid email profile offline_access")
       #expect(asked.parameters["redirect_uri"] == nil && asked.parameters["state"] == nil)
-      try await eventually("a poll that is told to wait") { rig.count(.tokenDevice) >= 1 }
+      try await eventually("a poll with the answer to wait") { rig.count(.tokenDevice) >= 1 }
       #expect(try await rig.call("login.wait", ["login_id": .string(shown.id), "timeout": 0])["state"] == "pending")
       try rig.demo.answerDevice(code, user: "alice")
       let account = try #require(try await DeviceLogin.wait(rig, shown).account)
@@ -168,7 +168,7 @@ struct DeviceLoginTests {
       #expect(try await rig.outcome(of: login).account?.grant == "authorization_code")
       let polls = rig.count(.tokenDevice)
       #expect(try await DeviceLogin.pollsBesideAnother(rig) <= polls + 1, "the other way is asked on")
-      #expect(rig.demo.stats().liveGrants == 2, "of alice, and of whoever came after")
+      #expect(rig.demo.stats().liveGrants == 2, "of alice, and of the next user")
     }
   }
 }

@@ -182,7 +182,7 @@ struct LoginRefusalTests {
       #expect(try await Browser.open(try await rig.callback(of: login).url).status != 500)
       #expect(try await rig.failure("login.wait", ["login_id": .string(login.id)]).reason == .loginDenied)
       #expect(try await rig.account().identity?.subject == "sub-alice")
-      // The stranger's tokens are given back.
+      // The other user's tokens are revoked.
       try await eventually("bob's grant is revoked") { rig.demo.stats().liveGrants == 1 }
     }
   }

@@ -103,7 +103,7 @@ struct PushedRequestTests {
   struct Answer: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var reason: ErrorReason
-    /// The provider's own words, where it has any.
+    /// The provider's error text, if it has one.
     var code: String?
     var give: @Sendable (DemoServer) throws -> Void
 
@@ -134,7 +134,7 @@ struct PushedRequestTests {
       refusal("temporarily_unavailable", .temporarilyUnavailable), refusal("slow_down", .temporarilyUnavailable),
       refusal("some_new_error", .providerError),
       odd("no request_uri", ["request_uri": .null]), odd("an empty request_uri", ["request_uri": ""]),
-      odd("a request_uri that is no text", ["request_uri": 7]), odd("no expires_in", ["expires_in": .null]),
+      odd("a request_uri that is not a text", ["request_uri": 7]), odd("no expires_in", ["expires_in": .null]),
       odd("expires_in 0", ["expires_in": 0]), odd("a negative expires_in", ["expires_in": -5]),
       Answer("an error with status 200", .providerError, code: "invalid_request") {
         try $0.fault(.error200, at: .par) { $0.error = "invalid_request" }

@@ -32,7 +32,7 @@ struct SignedRequestTests {
       try await rig.start()
       let login = try await rig.startLogin()
       let front = Callback(url: login.url)
-      // OpenID Connect Core §6.1 wants response_type and scope beside it; they say nothing new.
+      // OpenID Connect Core §6.1 requires response_type and scope in addition; they are equal.
       #expect(Set(front.parameters.map(\.name)).isSubset(of: ["client_id", "request", "response_type", "scope"]))
       try checkObject(try #require(front.value("request")), of: rig)
       #expect(try await Browser.open(try await rig.callback(of: login).url).status == 200)
@@ -149,7 +149,7 @@ struct SignedResponseTests {
 
     static let all = [
       Flaw("a bad signature", .badSignature), Flaw("alg none", .algNone), Flaw("HS256 with a public key", .algHS256),
-      Flaw("a critical extension that nobody knows", .critHeader), Flaw("another issuer", .wrongIss),
+      Flaw("an unknown critical extension", .critHeader), Flaw("another issuer", .wrongIss),
       Flaw("no issuer", .missingIss), Flaw("another audience", .wrongAudience),
       Flaw("no audience", .claimAbsent, "aud"), Flaw("no end", .claimAbsent, "exp"), Flaw("expired", .expired),
       Flaw("another state", .wrongState), Flaw("no state", .missingState), Flaw("no code", .claimAbsent, "code"),
@@ -189,7 +189,7 @@ struct SignedResponseTests {
         callback.without("response"), callback.replacing("response", ""), callback.adding("response", response),
         callback.replacing("response", parts[0] + "." + Data(other.utf8).base64URLText + "." + parts[2]),
         callback.replacing("response", parts[0] + "." + parts[1] + "."),
-        // Plain parameters count for nothing, whatever they say.
+        // Plain parameters have no effect, regardless of their values.
         callback.without("response").adding("code", "stolen").adding("state", state).adding("iss", rig.demo.issuer),
         callback.without("response").adding("error", "access_denied").adding("state", state),
       ]
@@ -210,7 +210,7 @@ struct SignedResponseTests {
       for _ in 1...2 {
         #expect(try await Browser.open(try await rig.callback(of: login).url).status == 400)
       }
-      // Those that everybody needs, and the one further look.
+      // The requests that every login needs, and one more.
       #expect(rig.count(.jwks) == 2)
       #expect(try await rig.pendingLogins == 1)
       #expect(try await Browser.open(try await rig.callback(of: login).url).status == 200)

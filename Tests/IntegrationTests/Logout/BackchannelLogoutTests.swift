@@ -8,7 +8,7 @@ import Testing
 struct BackchannelLogoutTests {
   typealias Flaw = DemoServer.Logout.Flaw
 
-  /// `plain` has sessions that end with the person's; `demo` has offline access.
+  /// `plain` has sessions that end with the user's session; `demo` has offline access.
   private static func with(_ body: (Rig) async throws -> Void) async throws {
     try await Rig.with(
       Wish { $0.provider = "backchannel_logout = true" },
@@ -36,7 +36,7 @@ struct BackchannelLogoutTests {
     try await Self.with { rig in
       try await rig.login("alice", at: "plain")
       let url = try await Self.endpoint(rig)
-      // Without one of them the token says who by the other; another's subject is true of nobody here.
+      // Without one of them the other identifies the user; another subject matches no account here.
       let taken: Set<Flaw> = [.noSubject, .noSession, .wrongSubject, .replayed]
       for flaw in Flaw.allCases where !taken.contains(flaw) {
         let answer = try await Self.send(rig, to: url, [flaw])

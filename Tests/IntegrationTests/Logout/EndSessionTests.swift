@@ -41,7 +41,7 @@ struct EndSessionTests {
       let page = try await Browser.open(back.url)
       #expect(page.status == 200)
       #expect(page.body.contains("Signed out") && page.body.contains("demo"))
-      // The state is good at no other address, and no login of another person was touched.
+      // The state is valid at no other URL, and no login of another user was changed.
       #expect(try await Browser.open(back.at(path: "/callback").url).status == 400)
       #expect(try await rig.call("login.list")["logins"]?.array?.count == 1)
     }

@@ -82,7 +82,7 @@ struct NameServerTests {
         timeout: .seconds(30))
       try await Task.sleep(for: .seconds(6))
     }
-    // The others are told in a request's time what is wrong.
+    // The others get the error within a request's time limit.
     let lost = await #expect(throws: SocketClientError.self) {
       _ = try await client.call(
         TokenGet.self, .init(account: "lost-9", min_ttl: nil, timeout: 25), timeout: .seconds(30))

@@ -6,7 +6,7 @@ import Testing
 /// `grantctl doctor` and `provider.check` of the real programs, against a provider that is ill in many ways.
 @Suite("The doctor", .atMost)
 struct DoctorTests {
-  /// Runs grantctl against the rig's daemon; its words without the breaks of their lines.
+  /// Runs grantctl against the rig's daemon; its output without line breaks.
   private func grantctl(_ rig: Rig, _ arguments: [String]) async throws -> (status: Int32, words: String, raw: String) {
     let (status, raw) = try await Programs.run(
       Programs.grantctl, arguments + ["--socket", rig.socket], in: rig.folder)

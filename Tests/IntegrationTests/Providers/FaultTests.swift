@@ -87,7 +87,7 @@ struct FaultTests {
       try await rig.wait(toBe: .degraded)
       let retry = try #require(try await rig.account().next_refresh_at)
       #expect(Double(retry) - Date().timeIntervalSince1970 > 100)
-      // Once the token is over, callers are told how long it takes, and nobody is asked meanwhile.
+      // After the token has expired, callers get the wait, and no request is sent during it.
       let expiry = Double(try #require(try await rig.account().expires_at))
       try await eventually("the token is over") { Date().timeIntervalSince1970 > expiry + 1.1 }
       let error = try await rig.failure("token.get", ["account": "alice"])

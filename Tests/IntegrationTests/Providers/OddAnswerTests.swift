@@ -61,7 +61,7 @@ struct OddAnswerTests {
       #expect(further() <= 4, "\(further()) refreshes within 2 s")
       rig.demo.reset()
       rig.demo.changeSettings { $0.accessTTL = .seconds(300) }
-      // Whoever asks waits for seconds, not for the clockwork's minute.
+      // A caller waits for seconds, not for the scheduler's minute.
       try await eventually("it recovers") {
         (try? await rig.token())?.expires_in.map { $0 > 100 } ?? false
       }
@@ -88,7 +88,7 @@ struct OddAnswerTests {
       #expect(error.hint?.isEmpty == false)
       #expect(try await rig.call("account.list")["accounts"]?.array == [])
       #expect(try await rig.call("login.list")["logins"]?.array == [])
-      // The same address again, also after a restart, in which nothing of the login is left.
+      // The same URL again, even after a restart, which leaves no data of the login.
       #expect(try await Browser.open(callback.url).status == 400)
       try await rig.restart()
       #expect(try await Browser.open(callback.url).status == 400)

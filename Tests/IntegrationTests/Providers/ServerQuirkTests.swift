@@ -4,13 +4,13 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What servers of other makes are known to do, each survived by configuration alone.
+/// Known behaviour of other servers, each supported only by configuration.
 @Suite("Servers of other makes")
 struct ServerQuirkTests {
   struct Quirk: Sendable, CustomTestStringConvertible {
     var testDescription: String
     var client = DemoServer.Client(id: "demo")
-    /// Of the provider's section.
+    /// Lines of the provider's section.
     var lines: @Sendable (Rig) -> String = { _ in "" }
     var prepare: @Sendable (DemoServer) throws -> Void
 
@@ -73,7 +73,7 @@ struct ServerQuirkTests {
   static let tokens: [Quirk] = [
     .setting("`bearer` in small letters") { $0.tokenExtra = ["token_type": "bearer"] },
     .setting("`BEARER` in capitals") { $0.tokenExtra = ["token_type": "BEARER"] },
-    .setting("members that nobody asked for") {
+    .setting("unrequested members") {
       $0.tokenExtra = ["ext_expires_in": 3599, "user": ["id": 7, "tags": ["a", .null]], "not-before-policy": 0]
     },
     .setting("no scope in the answer") { $0.token.scopeAnswer = .absent },

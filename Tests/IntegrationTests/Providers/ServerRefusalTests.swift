@@ -40,7 +40,7 @@ struct ServerRefusalTests {
 
   struct Refusal: Sendable, CustomTestStringConvertible {
     var testDescription: String
-    /// Nil: the person stays at the provider.
+    /// Nil: the user stays at the provider.
     var ending: ErrorReason?
     var change: @Sendable (inout DemoServer.Settings) -> Void
 

@@ -3,7 +3,7 @@ import NIOCore
 import NIOPosix
 import TestSupport
 
-/// What a person's browser does in a login, one page at a time, each over a connection of its own.
+/// The browser of a user in a login, one page at a time, each over a separate connection.
 enum Browser {
   struct Page: Sendable {
     var status: Int

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import TestSupport
 
-/// A program started by a test, known by its process id alone.
+/// A program started by a test, identified only by its process id.
 final class Child: Sendable {
   struct CannotStart: Error, CustomStringConvertible {
     let description: String

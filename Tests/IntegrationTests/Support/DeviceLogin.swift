@@ -17,7 +17,7 @@ enum DeviceLogin {
     let result = try await rig.client.call(
       LoginStart.self, .init(provider: "demo", account: account, destinations: ["device"]), timeout: .seconds(30))
     guard let place = result.destinations.first, result.destinations.count == 1, place.kind == "device" else {
-      throw Failed("login.start offers no device alone")
+      throw Failed("login.start does not offer only a device")
     }
     return Shown(id: result.login_id, place: place, expiresAt: result.expires_at)
   }

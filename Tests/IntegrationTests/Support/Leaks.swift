@@ -43,7 +43,7 @@ final class Leaks: Sendable {
     }
   }
 
-  /// What passed between the daemon and the token endpoint, as it stood there.
+  /// The data between the daemon and the token endpoint, unchanged.
   func learn(from record: String) {
     for match in record.matches(of: /"(?:access_token|refresh_token|id_token)" ?: ?"([^"]+)"/) {
       know(String(match.1))
@@ -77,7 +77,7 @@ final class Leaks: Sendable {
 
   // MARK: What is said
 
-  /// A request whose whole answer may be read by anybody who may ask.
+  /// A request whose complete answer may be read by any permitted caller.
   @discardableResult
   func ask(_ client: RawClient, _ method: String, _ params: JSON = [:]) async throws -> JSON {
     let request = JSON.object([

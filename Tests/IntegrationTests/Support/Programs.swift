@@ -49,10 +49,10 @@ enum Programs {
     }
   }
 
-  /// What the programs need to run at all, and under a sanitizer (scripts/search/sanitize).
+  /// The variables that the programs need, and under a sanitizer (scripts/search/sanitize).
   private static let kept = ["LD_LIBRARY_PATH", "LD_PRELOAD", "TSAN_OPTIONS", "ASAN_OPTIONS"]
 
-  /// Nothing of the person who runs the tests gets in.
+  /// Without variables of the user who runs the tests.
   static func environment(_ folder: Folder) -> [String: String] {
     let own = [
       "PATH": "/usr/bin:/bin", "HOME": folder.root, "XDG_RUNTIME_DIR": folder.root, "XDG_CONFIG_HOME": folder.root,

@@ -5,7 +5,7 @@ import Synchronization
 /// A TCP relay on loopback that remembers all that passes. Closed, its port refuses connections, as a provider that is
 /// down does; it can be opened again at the same port.
 final class Relay: Sendable {
-  /// An address of its own, so that nobody else gets its port while it is closed.
+  /// A separate address, so that no other process gets its port while it is closed.
   let host = "127.\(UInt8.random(in: 1...254)).\(UInt8.random(in: 0...255)).\(UInt8.random(in: 1...254))"
   private let target: Int
   private let passed = Mutex<[UInt8]>([])
@@ -45,7 +45,7 @@ final class Relay: Sendable {
   }
 
   private func relay(_ near: NIOAsyncChannel<ByteBuffer, ByteBuffer>) async {
-    // Whoever leaves first ends the other side too.
+    // The end of one side ends the other one too.
     try? await near.executeThenClose { fromNear, toNear in
       let far = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
         .connect(host: "127.0.0.1", port: target) { channel in

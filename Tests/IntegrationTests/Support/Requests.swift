@@ -131,7 +131,7 @@ extension Rig {
     demo.requests.filter { $0.place == place }
   }
 
-  /// The logins that wait for a person.
+  /// The logins that wait for a user.
   var pendingLogins: Int {
     get async throws { try await call("login.list")["logins"]?.array?.count ?? 0 }
   }

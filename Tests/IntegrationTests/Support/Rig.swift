@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 import TestSupport
 
-/// How a rig is to be.
+/// The options of a rig.
 struct Wish: Sendable {
   var rotation = DemoServer.Rotation.strict
   /// Seconds.
@@ -35,7 +35,7 @@ struct Wish: Sendable {
   }
 }
 
-/// A provider, a daemon of its own with a folder of its own, and what a program and a person do with them.
+/// A provider, a separate daemon with a separate folder, and the actions of programs and users.
 final class Rig: Sendable {
   let demo: DemoServer
   /// A second provider, `other`.
@@ -257,14 +257,14 @@ final class Rig: Sendable {
   }
 }
 
-/// What `token.get` answers where it hands out an access token, and no session.
+/// The answer of `token.get` with an access token instead of a session.
 @dynamicMemberLookup struct Token: Sendable, Equatable {
   var result: TokenGet.Result
   var access_token: String
   var token_type: String
 
   init(_ result: TokenGet.Result) throws {
-    guard let token = result.access_token, let type = result.token_type else { throw Failed("that is no token") }
+    guard let token = result.access_token, let type = result.token_type else { throw Failed("that is not a token") }
     (self.result, access_token, token_type) = (result, token, type)
   }
 

@@ -103,7 +103,7 @@ extension Rig {
     }
   }
 
-  /// Where a page sends the browser, signed in as this user.
+  /// The URL to which a page sends the browser, signed in as this user.
   func address(_ url: String, as user: String? = nil) async throws -> String {
     let page = try await Browser.open(user.map { "\(url)&login_hint=\($0)" } ?? url)
     guard let location = page.location else { throw Failed("the page answers \(page.status) \(page.body)") }
@@ -130,7 +130,7 @@ extension Rig {
     try await failure("login.wait", ["login_id": .string(id), "timeout": 20])
   }
 
-  /// Signs in by the browser, the address being handed over.
+  /// Signs in by the browser, and passes the URL on.
   @discardableResult
   func enterByBrowser(
     _ provider: String, _ account: String = "alice", _ change: (inout LoginStart.Params) -> Void = { _ in }

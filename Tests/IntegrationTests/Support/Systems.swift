@@ -2,7 +2,7 @@ import BrokerAPI
 import DemoProvider
 import Foundation
 
-/// The code of what no provider was asked.
+/// A code that no provider issued.
 let invalidParams = RPCError.invalidParams("").code
 
 // Sign-in systems that speak no OAuth: the same steps at the socket, and the same demo server.
@@ -41,7 +41,7 @@ extension Rig {
     if case .object(let members) = more { params += members }
     let result = try await call("login.start", .object(params))
     let places = result["destinations"]?.array ?? []
-    // The request itself, where a browser of this machine would get a link to it.
+    // The request; a browser of this machine would get a link to it.
     guard let place = places.first(where: { $0["kind"] == "manual" }) ?? places.first, let url = place["url"]?.string,
       let redirect = place["redirect_uri"]?.string, let id = result["login_id"]?.string
     else { throw Failed("login.start names no destination") }
@@ -70,7 +70,7 @@ extension Rig {
       "login.continue", .object([.init(name: "login_id", value: .string(login.id)), .init(name: name, value: value)]))
   }
 
-  /// The whole of it, where nothing stands in the way.
+  /// The complete sign-in, if no step is missing.
   @discardableResult
   func enter(_ provider: String, _ account: String = "alice", as user: String? = nil) async throws -> AccountView {
     let login = try await begin(provider, account)

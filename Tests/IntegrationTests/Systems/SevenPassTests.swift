@@ -132,7 +132,7 @@ struct SevenPassTests {
       #expect(try await rig.pendingLogins == 1)
       try await rig.hand(try await rig.address(next))
       #expect(try await rig.ended(login.login_id).account?.identity?.subject == "sub-alice")
-      // Nobody waits any more.
+      // No caller waits any longer.
       #expect(try await rig.hand(native)["handled"]?.bool == false)
     }
   }

@@ -35,7 +35,7 @@ struct SystemRowTests {
       try rig.demo.fault(.delay, at: .vmsLogin, times: 1) { $0.seconds = 20 }
       let asked = rig.count(.vmsLogin)
       let cut = Task { _ = try? await rig.resume(login, "session_id", .string(added)) }
-      try await eventually("the request is there") { rig.count(.vmsLogin) > asked }
+      try await eventually("the request has arrived") { rig.count(.vmsLogin) > asked }
       try await rig.restart()
       await cut.value
       #expect(try await rig.wait(login, 0)["state"] == "action_required")
@@ -199,7 +199,7 @@ struct SystemRowTests {
         try lines.joined(separator: "\n").write(toFile: rig.configurationFile, atomically: true, encoding: .utf8)
         let error = try await rig.failure("broker.reload")
         #expect(error.reason == .invalidConfiguration && error.message.contains(name))
-        // The old one stays in force.
+        // The old one stays active.
         #expect(try await rig.start("uber").kinds.contains("browser"))
       }
     }

@@ -28,7 +28,7 @@ struct VMSSessionTests {
       let old = action["sessions"]?.array?.first
       #expect(old?["client"] == "old" && old?["online"] == false && old?["ip"] == "127.0.0.1")
       #expect(old?["last"]?.string?.isEmpty == false)
-      // Nothing of the key or the code is told.
+      // Neither the key nor the code is shown.
       let told = String(decoding: first.serialized(), as: UTF8.self)
       #expect(!told.contains("vmskey") && !told.contains("vmscode"))
 
@@ -118,7 +118,7 @@ struct VMSSessionTests {
       try await rig.enter("cameras")
       let sent = rig.requests(.vmsLogin).compactMap { DemoServer.JSON(text: $0.body)?["session_id"]?.text }
       #expect(sent == [old, new])
-      // Nobody is offline any more, and nothing tells who is the oldest: the person is asked.
+      // No session is offline, and the oldest one is unknown: the user is asked.
       rig.demo.changeSettings { $0.vms.sessionLimit = 1 }
       let login = try await rig.begin("cameras")
       try await rig.hand(try await rig.signIn(login))
@@ -218,7 +218,7 @@ struct VMSSessionTests {
       let address = try await rig.signIn(login, as: "bob")
       let error = try await rig.failure("login.handle_callback", ["url": .string(address)])
       #expect(error.reason == .loginDenied)
-      try await eventually("the stranger's session is ended") { rig.count(.vmsLogout) == 1 }
+      try await eventually("the other user's session is ended") { rig.count(.vmsLogout) == 1 }
       #expect(rig.lastBody(.vmsLogout)?["uuid"]?.string?.isEmpty == false)
       #expect(
         try await rig.call("request.send", ["account": "alice", "method": "GET", "url": "/users/self"])["status"] == 200

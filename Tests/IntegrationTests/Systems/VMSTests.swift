@@ -84,7 +84,7 @@ struct VMSTests {
       $0.system("cameras", "vms", "vms-demo://external-auth") + $0.system("others", "vms", "vms-demo://external-auth")
     }) { rig in
       let login = try await rig.begin("cameras")
-      // Of the same provider, and of another one at the same address.
+      // Logins of the same provider, and of another one at the same URL.
       for provider in ["cameras", "others"] {
         let error = try await rig.failure("login.start", ["provider": .string(provider), "account": "bob"])
         #expect(error.reason == .loginInProgress)
@@ -108,7 +108,7 @@ struct VMSTests {
       }
       try rig.demo.addVMSSession()
       let address = try await rig.signIn(login)
-      // The page sends the person back to the program that asks, each time it is shown.
+      // Each time the page is shown, it sends the user back to the program.
       for _ in 0..<2 { #expect(try await Browser.open(address).status == 200) }
       #expect(rig.count(.vmsLogin) == 1)
       let action = try await rig.wait(login)

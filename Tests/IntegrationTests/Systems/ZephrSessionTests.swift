@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Zephr, row by row, at the socket: registration, and the end", .atMost)
 struct ZephrSessionTests {
-  /// A login of somebody new, who has signed in at the identity provider.
+  /// A login of a new user, who has signed in at the identity provider.
   private static func registering(_ rig: Rig, _ user: String = "user-7") async throws -> Rig.Pending {
     let login = try await rig.begin("news", user)
     try await rig.hand(try await rig.signIn(login, as: user))
@@ -80,7 +80,7 @@ struct ZephrSessionTests {
       rig.demo.changeSettings { $0.zephr.registering = .domainRefused }
       #expect(try await refused(["city": "Bonn"]).detail == "email_domain_blocked")
       rig.demo.changeSettings { $0.zephr.registering = .natural }
-      // An outage is no end, and neither is a restart.
+      // Neither an outage nor a restart ends the session.
       try rig.demo.fault(.status, at: .zephrRegister, times: 1) { $0.status = 503 }
       #expect(try await refused(["city": "Bonn"]).reason == .temporarilyUnavailable)
       try await rig.restart()
@@ -176,7 +176,7 @@ struct ZephrSessionTests {
       try rig.demo.fault(.status, at: .zephrLogout, times: 1) { $0.status = 500 }
       #expect(try await rig.logoutSteps("bob") == ["revoke_session queued", "forget done"])
       #expect(try await rig.failure("account.get", ["account": "bob"]).reason == .unknownAccount)
-      // It is said later, as it was asked, also over a restart; and nothing of it lies open on the disk meanwhile.
+      // The logout is sent later with the same extent, even after a restart; until then it is sealed on disk.
       let cookies = try #require(rig.requests(.zephrLogout).last?.headers["cookie"])
       let secrets = cookies.split(separator: ";").compactMap { $0.split(separator: "=").last.map(String.init) }
       #expect(secrets.count == 2)

@@ -124,7 +124,7 @@ struct ZephrTests {
       let forged = "zephr-demo://auth?action=login&status=success&session_id=\(UUID().uuidString)"
       let error = try await rig.failure("login.handle_callback", ["url": .string(forged)])
       #expect(error.reason == .invalidCallback)
-      // An outage of the profile is no end either.
+      // An outage of the profile does not end it either.
       try rig.demo.fault(.status, at: .zephrProfile, times: 1) { $0.status = 503 }
       let outage = try await rig.failure("login.handle_callback", ["url": .string(address)])
       #expect(outage.reason == .temporarilyUnavailable)

@@ -12,7 +12,7 @@ struct ClientAssertionTests {
     var lines = ""
     var audience = DemoServer.Settings.Token.Audience.tokenEndpoint
     var kind = ClientKeyPair.Kind.p256
-    /// Of its header.
+    /// Members of its header.
     var algorithm: String
 
     static let all = [

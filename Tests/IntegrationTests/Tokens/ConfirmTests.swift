@@ -6,7 +6,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Rules with `confirm`, of the real daemon: the caller and the one who allows it are programs of their own.
+/// Rules with `confirm` in the real daemon: the caller and the approver are separate programs.
 @Suite("Approval before a release")
 struct ConfirmTests {
   /// In an instance of a user, whose programs need no rule otherwise.
@@ -162,8 +162,8 @@ struct ConfirmTests {
         environment: Programs.environment(rig.folder), output: rig.folder.path("agent"))
       let asked = try asking(rig)
       let release = try await waiting(rig)
-      try await eventually("the agent is told") { self.text(rig, "agent").contains(release.id) }
-      try await eventually("the hook is told") { self.text(rig, "told").hasSuffix("\(asked.pid)\n") }
+      try await eventually("the agent gets the event") { self.text(rig, "agent").contains(release.id) }
+      try await eventually("the hook gets the event") { self.text(rig, "told").hasSuffix("\(asked.pid)\n") }
       #expect(self.text(rig, "told").contains("\(release.id) token.get \(asked.pid)"))
       #expect(try await rig.terminate() == 0)
       // It would have asked the next daemon, which does not come.

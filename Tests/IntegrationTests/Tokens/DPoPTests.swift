@@ -160,7 +160,7 @@ struct DPoPTests {
       }
       let jwk = try #require(jwtPart(0, of: signed.proof)?["jwk"])
       let wanted = try #require(jwk["x"]?.string.flatMap { Data(base64URLText: $0) })
-      // The search does find a key that is there.
+      // The search finds a present key.
       let known = P256.Signing.PrivateKey()
       let planted = " d=\(known.rawRepresentation.base64URLText)! "
       #expect(Self.holdsKey(printed + planted, publicX: known.publicKey.rawRepresentation.prefix(32)))

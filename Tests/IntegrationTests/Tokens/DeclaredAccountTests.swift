@@ -30,7 +30,7 @@ struct DeclaredAccountTests {
       #expect(seen.status == 200 && seen.scopes == ["read"] && seen.body?["client_id"] == "demo")
       let account = try await rig.account("robot")
       #expect(account.grant == "client_credentials" && account.identity == nil && account.refresh_expires_at == nil)
-      try await eventually("two refreshes that nobody asked for") {
+      try await eventually("two refreshes without a request") {
         try await rig.account("robot").generation >= account.generation + 2
       }
       try await rig.restart()
@@ -61,7 +61,7 @@ struct DeclaredAccountTests {
       if byRestart {
         try await rig.restart()
       } else {
-        // It is told later where the provider is down just then.
+        // The revocation is sent later if the provider is unavailable.
         try rig.demo.fault(.status, at: .revoke, times: 1)
         try await rig.call("broker.reload")
       }

@@ -99,7 +99,7 @@ struct NarrowedTokenTests {
     try await Rig.with(.shortLived { $0.accessTTL = 3 }) { rig in
       try await rig.login()
       let email = try await rig.narrowed(scopes: ["email"])
-      // Somebody wants it: it is refreshed before it ends, as the account's own is, with nobody asking again.
+      // It is used: it is refreshed before it ends, like the account's own, without another request.
       try await eventually("both are refreshed") {
         let scopes = rig.requests(.tokenRefresh).map { $0.parameters["scope"] }
         return scopes.filter { $0 == "email" }.count >= 2 && scopes.contains(nil)
@@ -138,7 +138,7 @@ struct NarrowedTokenTests {
       try await rig.login("bob")
       #expect(try await rig.token("bob").generation == 1)
       #expect(rig.demo.stats().liveGrants == 2 && rig.demo.stats().count(.reuse) == 0)
-      // A daemon that starts anew asks once more, since the provider may have been mended.
+      // A restarted daemon asks once more, since the provider may have been fixed.
       rig.demo.changeSettings { $0.refresh.narrowing = .honoured }
       try await rig.restart()
       #expect(try await rig.narrowed(scopes: ["email"]).scope == ["email"])
@@ -209,7 +209,7 @@ struct NarrowedTokenTests {
       #expect(try await rig.reject(whole.generation) == .init(refreshed: true, generation: 5))
       #expect(try await rig.narrowed(scopes: ["email"]).access_token == next.access_token)
       #expect(rig.count(.tokenRefresh) == 4)
-      // A rejected one is not handed out again by a daemon that starts anew.
+      // A restarted daemon does not release a rejected token again.
       rig.demo.changeSettings { $0.refresh.narrowing = .refused }
       let error = try await rig.failure(
         "token.report_rejected", ["account": "alice", "generation": .integer(next.generation)])

@@ -93,7 +93,7 @@ struct ServiceAccountTests {
       try await eventually("alice's token is refreshed") { try await rig.account().generation >= before + 2 }
       // It lives for two seconds.
       try await eventually("a token works") { try await works(try await rig.token().access_token, at: rig.demo) }
-      // The provider learns of the key.
+      // The provider gets the key.
       rig.demo.register(DemoServer.ServiceAccount(issuer: "robot", keys: [keys.publicJWK]))
       try await rig.call("broker.reload")
       #expect(try await rig.answer().status == 200)

@@ -43,7 +43,7 @@ struct UserInfoTests {
         $0.changeSettings { $0.resource.userinfoSigned = true }
         try $0.fault(.badSignature, at: .userinfo)
       },
-      Wrong(testDescription: "signed by nobody") {
+      Wrong(testDescription: "unsigned") {
         $0.changeSettings { $0.resource.userinfoSigned = true }
         try $0.fault(.algNone, at: .userinfo)
       },

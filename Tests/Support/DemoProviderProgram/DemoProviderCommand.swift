@@ -11,7 +11,7 @@ extension DemoServer.Preset: ExpressibleByArgument {}
 struct DemoProviderCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "grantd-demo-provider",
-    abstract: "An OpenID Connect provider on loopback, with faults on demand.",
+    abstract: "Run an OpenID Connect provider on loopback, with faults.",
     discussion: """
       It speaks as five other systems too, at their own paths: a video management system (/api/v1), Zephr \
       (/blaize), Dropbox (/oauth2, /2), Uber (/oauth/v2) and 7Pass (--preset 7pass). It signs in whoever asks, \
@@ -23,17 +23,17 @@ struct DemoProviderCommand: AsyncParsableCommand {
   var port = 0
   @Option(help: "127.0.0.1 or ::1.")
   var host = "127.0.0.1"
-  @Option(help: "Settings of one system: vms, 7pass, dropbox, uber or zephr. All are served in any case.")
+  @Option(help: "Use the settings of one system; the others are served too.")
   var preset: DemoServer.Preset?
   @Option(help: "Seconds that an access token lives (5, unless a preset differs).")
   var accessTtl: Double?
   @Option(help: "Seconds that a refresh token lives (3600, unless a preset differs).")
   var refreshTtl: Double?
-  @Option(help: "What a refresh does to the refresh token: strict, grace or none (strict, unless a preset differs).")
+  @Option(help: "Rotate refresh tokens by this rule. Default: strict, or the preset's.")
   var rotation: DemoServer.Rotation?
   @Option(help: "Seconds that a rotated refresh token is still good for, with --rotation grace.")
   var grace = 5.0
-  @Option(help: "Who allows a sign-in: auto (the server, at once) or ask (a person, on a page).")
+  @Option(help: "Allow sign-ins at once (auto), or ask the user on a page (ask).")
   var approve = DemoServer.Approval.auto
   @Option(help: "The registered client.")
   var clientId = "demo"
@@ -79,7 +79,7 @@ struct DemoProviderCommand: AsyncParsableCommand {
     withExtendedLifetime(sources) {}
   }
 
-  /// A value is JSON, or else a text as it stands.
+  /// A value is JSON, or else a plain text.
   private static func apply(_ pairs: [String], to settings: inout DemoServer.Settings) throws {
     for pair in pairs {
       let parts = pair.split(separator: "=", maxSplits: 1).map(String.init)

@@ -15,7 +15,7 @@ final class Client: Session {
   func holdOpen() {}
 }
 
-/// What programs and people have asked and not heard of yet.
+/// Calls of programs and users without an answer yet.
 struct Calls {
   struct Call {
     var account: ModelAccount
@@ -38,17 +38,17 @@ struct Calls {
   mutating func forget() { underWay = [:] }
 }
 
-/// Who hears the answer of a call.
+/// The receiver of the answer of a call.
 struct Heard<Value>: @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
   let then: (Result<Value, RPCError>, Calls.Call) -> Void
 }
 
 extension World {
-  /// What a call may take beyond its `timeout`: commits in order, and the rounding of timers.
+  /// The time that a call may take beyond its `timeout`: ordered commits, and the rounding of timers.
   static let slack: Moment = 100
 
-  /// Calls a method as a program does, and hands over what comes.
+  /// Calls a method as a program does, and passes the answer on.
   func call<M: RPCMethod>(
     _ method: M.Type, _ params: M.Params, account: ModelAccount, timeout: Double? = nil, hasDeadline: Bool = false,
     then: @escaping (Result<M.Result, RPCError>, Calls.Call) -> Void
@@ -76,7 +76,7 @@ extension World {
         do {
           result = .success(try json.decode(M.Result.self))
         } catch {
-          return self.violated(.progress, "\(M.name) answered what cannot be read")
+          return self.violated(.progress, "\(M.name) returned an unreadable answer")
         }
       case .failure(let error):
         self.checkPatience(error, call.account)
@@ -93,7 +93,7 @@ extension World {
       time.at(resumedAt + Self.slack) { self.checkDeadline(id, method, account) }
       return
     }
-    // It was asked for as the process was stopped, and came to it when it went on.
+    // The process was stopped when the request arrived, and read it when it continued.
     if let deadline = call.deadline, call.startedAt == stillness.began {
       let due = resumedAt + deadline - call.startedAt + Self.slack
       guard due <= now else { return _ = time.at(due) { self.checkDeadline(id, method, account) } }
@@ -110,7 +110,7 @@ extension World {
     else { return }
     account.askedAt.append(now)
     if let resource { return getToken(account, for: resource, minTTL: minTTL, timeout: timeout) }
-    // As the socket does: what is plain is answered from the cache.
+    // As the socket does: a plain request is answered from the cache.
     if timeout == nil, minTTL.map({ $0.rounded() == $0 }) ?? true,
       let reply = machine.router.cachedTokens(for: .process(Client.process)).reply(
         account: account.name, minTTL: minTTL.map { Int64($0) })
@@ -155,7 +155,7 @@ extension World {
   private func handedOut(
     _ text: String, generation: Int64?, to account: ModelAccount, isForResource: Bool = false
   ) {
-    counts.add("tokens handed out")
+    counts.add("tokens released")
     guard let token = Token(text), token.kind == .access, token.provider == account.provider.index,
       let session = account.provider.session(token), session.account == account.index
     else { return violated(.isolation, "\(account.name) was handed \(text)") }
@@ -185,7 +185,7 @@ extension World {
     if record.run == run, let end = record.expiresAt, now >= end + second {
       violated(.expired, "\(account.name) was handed \(text), which had expired \((now - end) / second) s before")
     }
-    // What this run got moves with the clock in memory first, and on disk a little later.
+    // A token of this run moves with the clock in memory first, and on disk shortly after.
     let onDisk = [disk.contents.tokens[account.key]] + (disk.contents.narrowed[account.key] ?? [:]).values.map { $0 }
     if record.run != run, let saved = onDisk.compactMap(\.self).first(where: { $0.accessToken.exposed == text }),
       let end = saved.expiresAt, end <= wall
@@ -234,7 +234,7 @@ extension World {
     guard let session = account.session else { return }
     if error.reason == .unknownAccount { return violated(.ended, "\(account.name) is unknown, and was not forgotten") }
     if error.reason == .loginRequired, fate(account, session) == .live {
-      return violated(.ended, "\(account.name) should sign in again, though the provider takes what is on disk")
+      return violated(.ended, "\(account.name) should sign in again, though the provider accepts the token on disk")
     }
     guard !wasRejected, !isForResource, error.reason != .loginRequired, error.reason != .shuttingDown,
       let saved = disk.contents.tokens[account.key], !account.reported.contains(saved.accessToken.exposed),
@@ -243,7 +243,7 @@ extension World {
       let end = saved.expiresAt, end > wall + .seconds(1), now - steppedAt > 31 * second,
       saved.issuedAt <= wall
     else { return }
-    // Whichever clock stamped it, once the clock was set it gets the shorter life of the two.
+    // After the clock was set, the token gets the shorter of both lifetimes.
     if let token = Token(saved.accessToken.exposed), token.session == session.number,
       session.accessTokens[token.number].run == run || steppedAt < runningSince,
       session.accessTokens[token.number].expiresAt.map({ $0 > now + second }) ?? true

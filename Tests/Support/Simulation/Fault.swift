@@ -1,4 +1,4 @@
-/// What goes wrong with a request to a provider, and whether the provider acted on it before.
+/// A fault of a request to a provider, and whether the provider acted on the request before.
 enum Fault: String, CaseIterable {
   /// Nothing went out.
   case connectionRefused
@@ -21,7 +21,7 @@ enum Fault: String, CaseIterable {
   case odd
   case serverError, temporarilyUnavailable
 
-  /// The provider did what it was asked to.
+  /// The provider acted on the request.
   var acts: Bool {
     switch self {
     case .lostAfter, .silentAfter, .errorAfter, .pageAt200After, .truncatedAfter, .wrongTypeAfter, .tooLargeAfter,
@@ -34,7 +34,7 @@ enum Fault: String, CaseIterable {
     }
   }
 
-  /// The answer comes, with all that is in it.
+  /// The answer arrives with all its members.
   var isAnswered: Bool { self == .slow || self == .odd }
 
   /// The provider names a wait, or makes the broker rest.
@@ -48,13 +48,13 @@ enum Fault: String, CaseIterable {
     }
   }
 
-  /// What everybody sees in an outage.
+  /// The faults that all clients see in an outage.
   static let outages: [Fault] = [
     .connectionRefused, .lostBefore, .silentBefore, .unavailable, .badGateway, .errorBefore,
   ]
 }
 
-/// For a while, each request to the provider meets one of these, so often.
+/// For a time, requests to the provider meet one of these with a given probability.
 struct FaultWindow {
   var from: Moment
   var until: Moment

@@ -4,30 +4,30 @@ import Foundation
 import Grants
 import OAuth
 
-/// What must hold at every moment.
+/// The invariants that hold at every moment.
 enum Invariant: String {
   case loss = "no live refresh token is lost"
   case ended = "no grant ends that the provider did not end"
-  case saysLost = "a lost rotation is said to be one"
-  case oneRefresh = "one refresh at a time for each grant, and so many at a provider"
+  case saysLost = "a lost rotation is reported as one"
+  case oneRefresh = "one refresh at a time for each grant, and a limited number at a provider"
   case intent = "the intent is on disk before a refresh that may rotate is sent"
-  case expired = "no token is handed out that is known to have expired"
-  case revoked = "no token is handed out that was refused or forgotten"
+  case expired = "no token is released that is known to have expired"
+  case revoked = "no token is released that was refused or removed"
   case isolation = "no token of one account is handed to another"
-  case durable = "nobody sees a token whose refresh token is not on disk"
+  case durable = "no caller sees a token whose refresh token is not on disk"
   case deadline = "no request outlives its deadline"
   case invisible = "a failing refresh is invisible while the token is valid"
   case probes = "an outage gets a few probes a minute"
-  case stampede = "a recovery is no stampede"
+  case stampede = "a recovery sends a limited number of requests"
   case harmless = "an odd answer that can be used is used"
-  case recovery = "after an outage who asks gets a token"
-  case patience = "nobody is told to wait for longer than the longest wait between tries"
-  case handover = "an orderly stop saves what it was told, or says what it could not save"
-  case told = "the end of a grant is told"
+  case recovery = "after an outage each caller gets a token"
+  case patience = "no caller gets a wait above the longest delay between tries"
+  case handover = "an orderly stop saves all changes, or reports the unsaved ones"
+  case told = "the end of a grant is reported"
   case storm = "no grant is refreshed again and again"
-  case revokedLater = "what was forgotten is revoked, or will be"
-  case rest = "after the faults everything comes to rest in order"
-  case store = "the store gives back what was committed"
+  case revokedLater = "a removed grant is revoked, or will be"
+  case rest = "after the faults every account returns to a correct state"
+  case store = "the store returns all committed rows"
   case progress = "time passes"
   case replay = "the same seed gives the same run"
 }
@@ -38,30 +38,30 @@ struct Violation {
   var at: Moment
 }
 
-/// A person's account, as the world knows it.
+/// A user's account, as the simulated world knows it.
 final class ModelAccount {
   let index: Int
   let name: String
   let key: AccountName
   let provider: ModelProvider
-  /// Of the newest login that is on disk; nil: nobody signed in, or it was forgotten.
+  /// The session of the newest login on disk; nil: no login, or the account was removed.
   var session: ModelProvider.Session?
   /// The refresh token of it that is on disk.
   var saved: Int?
-  /// The newest that ever was: the broker falls back to the one before where a provider refuses it.
+  /// The newest saved number so far: if a provider refuses it, the broker uses the previous one.
   var newestSaved = -1
-  /// Sessions that were forgotten on demand.
+  /// Sessions that were removed on demand.
   var removed: Set<Int> = []
-  /// Access tokens that were on disk before their session was forgotten.
+  /// Access tokens that were on disk before their session was removed.
   var onceSaved: Set<String> = []
-  /// Of sessions that were forgotten while the provider answered a sign-in with a token of the same session.
+  /// Tokens of sessions that were removed while the provider answered a sign-in with a token of the same session.
   var signedInAgain: Set<String> = []
-  /// Sessions in whose place a newer login's came.
+  /// Sessions that a newer login replaced.
   var superseded: Set<Int> = []
   var logoutsUnderWay = 0
   /// Access tokens that were reported as refused, in this run of the broker…
   var reported: Set<String> = []
-  /// …and that it has surely heard of.
+  /// …and that the broker has certainly received.
   var rejected: Set<String> = []
   /// When programs asked for its token.
   var askedAt: [Moment] = []
@@ -78,12 +78,12 @@ extension World {
   enum Fate: Equatable {
     case live
     case withoutRefreshToken
-    /// The provider ended it for a reason of its own.
+    /// The provider ended it, without a fault of the broker.
     case over
     case lost(ModelProvider.Excuse?)
   }
 
-  /// What the provider would make of what is on disk.
+  /// The state of the grant on disk at the provider.
   func fate(_ account: ModelAccount, _ session: ModelProvider.Session) -> Fate {
     guard !session.refreshTokens.isEmpty else { return .withoutRefreshToken }
     guard let saved = account.saved else { return .lost(nil) }
@@ -98,22 +98,22 @@ extension World {
       ? .lost(session.excuse) : isOutOfTime(account, session)
   }
 
-  /// It was not used for so long that the provider gave it up; or the newest one is as dead as the saved one.
+  /// The provider ended it because it was not used; or the newest token has ended like the saved one.
   private func isOutOfTime(_ account: ModelAccount, _ session: ModelProvider.Session) -> Fate {
     account.newestSaved == session.newest ? .over : .lost(session.excuse)
   }
 
-  // MARK: What is committed
+  // MARK: Commits
 
   func committed(_ changes: [Change]) {
     for change in changes {
       switch change {
       case .putGrant(let grant):
-        guard let account = account(grant.account) else { return violated(.isolation, "a grant of nobody") }
+        guard let account = account(grant.account) else { return violated(.isolation, "a grant of an unknown account") }
         committed(grant, of: account)
       case .removeGrant(let name):
         guard let account = account(name) else { continue }
-        if account.logoutsUnderWay == 0 { violated(.ended, "\(name) is deleted, and nobody asked for it") }
+        if account.logoutsUnderWay == 0 { violated(.ended, "\(name) is deleted without a request") }
         if let session = account.session {
           account.removed.insert(session.number)
           session.isForgotten = true
@@ -137,7 +137,7 @@ extension World {
     for case .putToken(let saved) in changes { committed(saved) }
   }
 
-  /// Only a sign-in brings a token of a session that was forgotten: its answer had been under way.
+  /// Only a sign-in brings a token of a removed session: its answer was already under way.
   private func committed(_ saved: SavedToken) {
     let text = saved.accessToken.exposed
     guard let account = account(saved.account), let token = Token(text),
@@ -153,16 +153,16 @@ extension World {
     account.signedInAgain.insert(text)
   }
 
-  /// A database that was written anew lacks this.
+  /// A rebuilt database lacks this grant.
   func isMissing(_ grant: SavedGrant) {
     guard let account = account(grant.account), account.session != nil else { return }
-    violated(.loss, "\(account.name) is not in the database that was written anew")
+    violated(.loss, "\(account.name) is not in the rebuilt database")
   }
 
   private func committed(_ grant: SavedGrant, of account: ModelAccount) {
     guard let token = grant.refreshToken.flatMap({ Token($0.exposed) }) else {
       if let session = account.session, !session.refreshTokens.isEmpty {
-        violated(.loss, "\(account.name): the refresh token is gone from the disk")
+        violated(.loss, "\(account.name): the refresh token was removed from the disk")
       }
       return judge(grant, of: account)
     }
@@ -173,7 +173,7 @@ extension World {
       return violated(.revoked, "\(account.name): a forgotten grant is on disk again")
     }
     if account.superseded.contains(session.number) {
-      return violated(.loss, "\(account.name): an older login's grant took the place of a newer one's")
+      return violated(.loss, "\(account.name): an older login's grant replaced a newer one's")
     }
     let before = account.session === session ? account.saved : nil
     if account.session !== session {
@@ -188,7 +188,7 @@ extension World {
     if let before, before != token.number {
       let provider = account.provider
       if provider.accepts(before, of: session, at: now), !provider.accepts(token.number, of: session, at: now) {
-        violated(.loss, "\(account.name): \(token.text), which is dead, took the place of a live refresh token")
+        violated(.loss, "\(account.name): \(token.text), which has ended, replaced a live refresh token")
       }
       if token.number > before { counts.add("rotations saved") }
     }
@@ -199,7 +199,7 @@ extension World {
     judge(grant, of: account)
   }
 
-  /// Whether a grant may end so.
+  /// Whether a grant may end with this reason.
   private func judge(_ grant: SavedGrant, of account: ModelAccount) {
     // After a first refusal the refresh token is tried once more.
     guard case .loginRequired(let reason, _) = grant.standing, !grant.isRefusedOnce, let session = account.session
@@ -217,13 +217,14 @@ extension World {
     // A provider declared as not rotating that rotates all the same ends as `refused`: nothing shows that a newer token
     // was issued.
     case (.refused, .lost(.some)) where !account.provider.isDeclaredToRotate:
-      counts.add("ended as refused where an old token went on")
+      counts.add("ended as refused while an old token was valid")
     case (_, .lost(.none)):
       violated(.loss, "\(account.name): its refresh token was lost, and nothing had happened that could lose it")
     case (_, .lost(.some(let excuse))):
       violated(.saysLost, "\(account.name) ended as \(reason.rawValue), though \(excuse.rawValue)")
     case (_, .live):
-      violated(.ended, "\(account.name) ended as \(reason.rawValue), though the provider still takes what is on disk")
+      violated(
+        .ended, "\(account.name) ended as \(reason.rawValue), though the provider still accepts the token on disk")
     case (_, .over), (_, .withoutRefreshToken):
       violated(.ended, "\(account.name) ended as \(reason.rawValue), which is not why")
     }
@@ -241,13 +242,13 @@ extension World {
     time.after(minute) { [self] in
       guard run == self.run, account.session === session, max(disk.slowUntil, resumedAt) < endedAt else { return }
       counts.add("ends told")
-      if !session.isEndTold { violated(.told, "\(account.name) has ended, and no event told of it") }
+      if !session.isEndTold { violated(.told, "\(account.name) has ended, and no event reported it") }
     }
   }
 
-  // MARK: What the service says at its end
+  // MARK: The stop of the service
 
-  /// The service has stopped as it was told to, with these accounts newer in memory than on disk.
+  /// The service stopped on request, with these accounts newer in memory than on disk.
   func checkHandover(_ unsaved: [AccountName], since toldAt: Moment) {
     if disk.trouble == nil, max(disk.lastTrouble, disk.slowUntil, resumedAt) < toldAt, let name = unsaved.first {
       return violated(.handover, "\(name) was not saved at the stop, though the disk works")
@@ -258,15 +259,15 @@ extension World {
       else { continue }
       counts.add("renewals that a stop could not save")
       if !unsaved.contains(account.key) {
-        violated(.handover, "\(account.name) has a renewal that is not on disk, and the stop says nothing of it")
+        violated(.handover, "\(account.name) has a renewal that is not on disk, and the stop does not report it")
       }
     }
   }
 
-  /// No wait of the broker's is longer, whatever the provider asks for.
+  /// The broker limits each wait, regardless of the provider's answer.
   func checkPatience(_ error: RPCError, _ account: ModelAccount) {
     guard let wait = error.retry_after, wait > Double(World.longestWait / second) else { return }
-    violated(.patience, "\(account.name) is told to come again after \(Int(wait)) s")
+    violated(.patience, "\(account.name) gets a wait of \(Int(wait)) s")
   }
 
   private func describe(_ standing: Standing) -> String {
@@ -281,7 +282,7 @@ extension World {
 
   func account(_ name: AccountName) -> ModelAccount? { accountsByName[name] }
 
-  // MARK: What is lost
+  // MARK: Losses
 
   func answerIsLost(_ session: ModelProvider.Session) {
     guard let account = accounts.first(where: { $0.session === session }), account.saved != session.newest else {
@@ -290,7 +291,7 @@ extension World {
     session.excuse = .lostAnswer
   }
 
-  /// The process ended: what it had heard and not saved is gone.
+  /// The process ended: unsaved answers are lost.
   func isLost() {
     for account in accounts {
       account.reported = []
@@ -308,18 +309,18 @@ extension World {
     }
   }
 
-  // MARK: What is sent
+  // MARK: Requests
 
   func refreshIsSent(_ exchange: ModelNetwork.Exchange) {
     let provider = exchange.provider
     counts.add("refreshes sent")
     guard let token = exchange.refreshToken, let session = provider.session(token),
       let account = accounts.first(where: { $0.index == session.account })
-    else { return violated(.isolation, "a refresh token that nobody has was sent") }
+    else { return violated(.isolation, "an unknown refresh token was sent") }
     session.refreshesUnderWay += 1
     if session.refreshesUnderWay > 1 { violated(.oneRefresh, "\(account.name) has two refreshes under way") }
     provider.watch.underWay += 1
-    // After an outage those of it may still be stuck, also where the machine slept through its end.
+    // After an outage its requests may still wait, even if the machine was suspended at its end.
     let isCalm = max(provider.watch.lastFault, resumedAt) < now - 5 * minute
     let most = configuration.refresh.concurrentPerProvider * (isCalm ? 1 : 2)
     if provider.watch.underWay > most {
@@ -354,7 +355,7 @@ extension World {
     }
   }
 
-  /// The account's own token of a refresh whose answer is odd and whole.
+  /// The account's own token in a complete answer with an unusual member.
   func harmlessAnswer(_ answer: HTTPResponse, to exchange: ModelNetwork.Exchange) {
     let provider = exchange.provider
     guard exchange.isRefresh, exchange.form["resource"] == nil, exchange.form["scope"] == nil,
@@ -376,7 +377,7 @@ extension World {
 
   // MARK: How often, and how soon
 
-  /// A grant with tokens that live for minutes is not refreshed many times a minute, whatever its clock does.
+  /// A grant whose tokens live for minutes is not refreshed many times a minute, even if the clock is set.
   ///
   /// - Parameter resource: nil: it is refreshed for the account's own token.
   private func checkStorm(_ account: ModelAccount, _ session: ModelProvider.Session, _ resource: String?) {
@@ -403,7 +404,7 @@ extension World {
       violated(
         .loss,
         "\(account.name): an answer lost at \(Trace.clock(lostAt)) was not asked for again in the grace of "
-          + "\(length / second) s, though all was in order since \(Trace.clock(trouble))")
+          + "\(length / second) s, though no fault occurred since \(Trace.clock(trouble))")
     }
   }
 }

@@ -1,26 +1,26 @@
 import Foundation
 
-/// What a run is made of beside its seed; the same options and the same seed make the same run.
+/// The options of a run in addition to its seed; the same options and the same seed make the same run.
 struct Options {
   /// The folder for the real store; nil: rows in memory.
   var folder: String?
   var without: Set<Hazard> = []
-  /// At most so many.
+  /// The maximum number.
   var accounts: Int?
   var sabotage: Sabotage?
   /// For a fleet.
   var fault: FleetFault?
 }
 
-/// What is broken on purpose, to see that it is found.
+/// A fault in the broker, to test that the simulation finds it.
 enum Sabotage: String, CaseIterable {
-  /// The disk forgets a commit now and then, though it said that it had it.
+  /// The disk loses a commit now and then, although it confirmed it.
   case disk
-  /// A token endpoint gives one person another's tokens now and then.
+  /// A token endpoint gives one user the tokens of another one now and then.
   case mixup
-  /// A refresh token is given up though the provider never said so.
+  /// A refresh token is given up without a refusal by the provider.
   case forgetful
-  /// Requests end by a clock that runs on while the process is stopped, and what came meanwhile is thrown away.
+  /// Requests end by a clock that continues while the process is stopped, and data received in this time are discarded.
   case frozen
   /// An answer that comes after its request's time is thrown away.
   case impatient
@@ -28,13 +28,13 @@ enum Sabotage: String, CaseIterable {
   case picky
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct CommandLineOptions {
   var first: UInt64 = 1
   var count: UInt64 = 1
   var step: UInt64 = 1
   var jobs = 1
-  /// Every so many seeds has the real store.
+  /// One of this number of seeds uses the real store.
   var realEvery: UInt64 = 10
   /// Several brokers on one store.
   var isFleet = false
@@ -50,8 +50,8 @@ struct CommandLineOptions {
            grantd-simulate --seed SEED [options]     one seed, with its trace
     options:
       --without HAZARD,…   leaves these out: \(Hazard.allCases.map(\.rawValue).joined(separator: " "))
-      --accounts N         at most so many accounts
-      --no-shrink          a failing seed is shown as it is
+      --accounts N         the maximum number of accounts
+      --no-shrink          a failing seed is shown unchanged
       --break NAME         breaks something on purpose: \(Sabotage.allCases.map(\.rawValue).joined(separator: " "))
       --fleet              2 to 4 brokers on one store; --break: \(FleetFault.allCases.map(\.rawValue).joined(separator: " "))
     """

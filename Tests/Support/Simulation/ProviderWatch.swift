@@ -1,7 +1,7 @@
 import BrokerAPI
 import Grants
 
-/// What a provider got lately, for the bounds on outages and recoveries.
+/// The latest requests to a provider, for the limits of outages and recoveries.
 struct ProviderWatch {
   /// When the latest fault or crash concerned it.
   var lastTrouble: Moment = .min / 2
@@ -17,7 +17,7 @@ struct ProviderWatch {
   private(set) var recent: [Moment] = []
   /// When the broker first met the outage.
   var metOutageAt: Moment?
-  /// A whole outage: everything fails in it.
+  /// A complete outage: every request fails.
   var outage: (from: Moment, until: Moment)? {
     didSet { outageFailures = 0 }
   }
@@ -34,21 +34,21 @@ struct ProviderWatch {
 }
 
 extension World {
-  /// After so long an outage, so few requests a minute are sent into it.
+  /// After this time of an outage, only a few requests a minute are sent.
   static let outageIsOld = 5 * minute
   static let probesEachMinute = 8
 
-  /// So long after an outage a question may try the provider: ten seconds after the last try that failed.
+  /// The time after an outage until a request may try the provider: ten seconds after the last failed try.
   static let recovery = 12 * second
   static let longestWait = 15 * minute + second
   private static let askedRecovery = 12 * second
-  /// So many failures in a row tell the broker that the provider is out of order.
+  /// The consecutive failures after which the broker considers the provider unavailable.
   private static let knownOutage = 8
 
-  /// A request that is stuck since the outage keeps nobody but its own account.
+  /// A request that waits since the outage delays only its account.
   func checkRecovery(_ provider: ModelProvider, from outage: FaultWindow) {
     let end = outage.until
-    // Tokens that are over as they come are no use to anybody.
+    // Tokens that have expired on arrival cannot be used.
     guard provider.accessLifetime ?? 3600 >= 60, accounts.count <= 30,
       provider.watch.outageFailures >= Self.knownOutage,
       max(runningSince, resumedAt, steppedAt) < outage.from, isQuiet(provider, since: end)
@@ -108,7 +108,7 @@ extension World {
       let count = watch.lastMinute(at: now)
       if count > Self.probesEachMinute {
         violated(
-          .probes, "\(provider.name), out of order for \((now - outage.from) / minute) min, got \(count) in a minute")
+          .probes, "\(provider.name), unavailable for \((now - outage.from) / minute) min, got \(count) in a minute")
       }
     }
     if now >= outage.until, now < outage.until + minute, outage.until - outage.from > 2 * Self.outageIsOld {
@@ -116,7 +116,7 @@ extension World {
       let most = 2 * max(5, few) + 2 * max(50, few * 6)
       counts.add("recoveries seen")
       if watch.lastSecond(at: now) > most {
-        violated(.stampede, "\(provider.name), in order again, got \(watch.lastSecond(at: now)) in a second")
+        violated(.stampede, "\(provider.name), available again, got \(watch.lastSecond(at: now)) in a second")
       }
     }
   }

@@ -1,17 +1,17 @@
-/// A seeded generator (SplitMix64). Each use has its own stream, so that a change in one leaves the others as they were.
+/// A seeded generator (SplitMix64). Each use has its own stream, so that a change in one leaves the others unchanged.
 struct Randomness {
   enum Stream: UInt64 {
-    /// What will happen in a run.
+    /// The events of a run.
     case plan
-    /// Whose turn it is.
+    /// The order of the jobs.
     case order
-    /// What the provider and the network do with a request.
+    /// The actions of the provider and the network for a request.
     case network
     case disk
     case clients
     /// The broker's own.
     case entropy
-    /// What was added to the plan later: stops because of the disk, outages that name a wait.
+    /// Later additions to the plan: stops because of the disk, outages that name a wait.
     case more
   }
 

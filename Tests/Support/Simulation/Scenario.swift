@@ -3,7 +3,7 @@ import Foundation
 import Grants
 import OAuth
 
-/// What may go wrong in a run. A seed draws some; each can be left out to make a failing seed smaller.
+/// The possible faults of a run. A seed draws some; each can be omitted to make a failing seed smaller.
 enum Hazard: String, CaseIterable {
   case network, outage, longOutage, refusedClient, oddAnswers, lateAnswers
   case diskFull, diskSlow, diskGone
@@ -15,7 +15,7 @@ extension World {
   func isAllowed(_ hazard: Hazard) -> Bool { hazards.contains(hazard) }
 }
 
-/// Draws what will happen in a seed's world, and puts it on the timers.
+/// Draws the events of a seed's world, and sets their timers.
 struct Scenario {
   let world: World
   /// When everything is in order again.
@@ -60,13 +60,13 @@ struct Scenario {
     return min(count, world.options.accounts ?? count)
   }
 
-  /// A run has so many refreshes, about: seeds are worth more than more of the same.
+  /// The approximate number of refreshes in a run: more seeds find more than longer runs.
   private static let refreshes: Int64 = 150
 
   // MARK: The world at its begin
 
   private func makeProviders(_ accounts: Int) {
-    // Those that are over as they come are fetched once a minute.
+    // Tokens that have expired on arrival are fetched once a minute.
     let lifetimes: [Int64?] = [nil, 0, 5, 60, 300, 600, 3600, 3600, 3600, 86_400, 7 * 86_400].filter { lifetime in
       let each = lifetime.map { $0 == 0 ? 60 : $0 } ?? day
       return healsAt / second * Int64(accounts) / each <= Self.refreshes
@@ -186,7 +186,7 @@ struct Scenario {
     provider.faults.append(window)
     world.time.at(window.from) { [world] in
       world.counts.add("outages")
-      world.trace.add(world.now, "\(provider.name) is out of order until \(Trace.clock(window.until))")
+      world.trace.add(world.now, "\(provider.name) is unavailable until \(Trace.clock(window.until))")
       provider.watch.outage = (window.from, window.until)
     }
     world.time.at(window.until + World.recovery) { [world] in world.checkRecovery(provider, from: window) }
@@ -202,7 +202,7 @@ struct Scenario {
         let until = min(from + world.plan.logarithmic(second, hour), healsAt)
         world.time.at(from) { world.setDisk(trouble) }
         world.time.at(until) { world.setDisk(nil) }
-        // People restart what does not work, and machines go down after their disk came back.
+        // Users restart a failing service, and machines stop after their disk has recovered.
         let isStopped = world.more.chance(0.5)
         let after = until + world.more.logarithmic(100, 30 * second)
         let stop = world.more.chance(0.5) ? world.more.between(from, until) : after

@@ -8,7 +8,7 @@ import Synchronization
 final class Scheduler: Sendable {
   static let shared = Scheduler()
 
-  /// So many jobs at one moment of virtual time are a loop that never waits.
+  /// This number of jobs at one moment of virtual time is a loop that never waits.
   static let mostJobsAtOnce = 50_000
   /// How long the real disk may take for one transaction.
   static let realPatience = DispatchTimeInterval.seconds(60)
@@ -48,19 +48,19 @@ final class Scheduler: Sendable {
     }
   }
 
-  /// Around an `await` that another thread answers: nothing else runs meanwhile, so that its real duration does not count.
+  /// Around an `await` that another thread answers: no other job runs during it, so its real duration has no effect.
   func goesOutside() { state.withLock { $0.outside += 1 } }
   func isBack() { state.withLock { $0.outside -= 1 } }
 
   enum Drained {
-    /// All that could run has run: so many jobs.
+    /// All runnable jobs have run: their number.
     case done(Int)
-    /// The process was stopped after so many jobs as were asked for.
+    /// The process was stopped after the requested number of jobs.
     case stopped
     case endless
   }
 
-  /// Runs what can run now. What is at the real disk comes back before a stop.
+  /// Runs all runnable jobs. Transactions of the real disk return before a stop.
   func drain(_ random: inout Randomness, atMost most: Int? = nil) -> Drained {
     var count = 0
     while true {
@@ -69,7 +69,7 @@ final class Scheduler: Sendable {
       simulation_run(job.pointer)
       count += 1
       if count > Self.mostJobsAtOnce {
-        // Never run: what goes on for ever is left where it is.
+        // Jobs that never run: an endless job is left there.
         state.withLock { $0.jobs = [] }
         return .endless
       }

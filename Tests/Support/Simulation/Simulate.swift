@@ -4,14 +4,14 @@
 /// Lives many seeds' worlds, and shows the first that breaks an invariant.
 @main
 enum Simulate {
-  /// So many failing seeds of one process are shown.
+  /// The number of failing seeds of one process that are shown.
   static let shown = 3
-  /// So many of a failing seed's last lines are shown.
+  /// The number of a failing seed's last lines that are shown.
   static let lines = 80
-  /// What one seed may take in seconds, shrinking included.
+  /// The time limit of one seed in seconds, including shrinking.
   static let patience: UInt32 = 240
   /// Every so many seeds is lived twice, and has to be the same both times: one with rows in memory, since the real
-  /// store has a thread of its own.
+  /// store has a separate thread.
   static let replayedEvery: UInt64 = 50
 
   static func main() {
@@ -20,7 +20,7 @@ enum Simulate {
       setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
       var arguments: [UnsafeMutablePointer<CChar>?] = CommandLine.arguments.map { strdup($0) } + [nil]
       execv("/proc/self/exe", &arguments)
-      fail("cannot start itself anew: \(String(cString: strerror(errno)))")
+      fail("cannot start itself again: \(String(cString: strerror(errno)))")
     }
     setvbuf(stdout, nil, _IOLBF, 0)
     let command: CommandLineOptions
@@ -57,7 +57,7 @@ enum Simulate {
       }
       if command.tally != nil, tally["seeds"] % 500 == 0 { print("… seed \(seed)") }
       seed += command.step
-      // Nobody is left to hear of it.
+      // No receiver is left.
       if command.tally != nil, getppid() != parent { break }
     }
     tally.add("failures", failures)
@@ -128,7 +128,7 @@ enum Simulate {
     print("  replay: \(smaller.replay(seed))")
   }
 
-  /// Leaves out what is not needed for the same invariant to break.
+  /// Removes the parts that are not necessary to break the same invariant.
   private static func shrink(_ seed: UInt64, _ invariant: Invariant, _ command: inout CommandLineOptions) {
     guard invariant != .replay else { return }
     func stillFails(_ candidate: CommandLineOptions) -> Bool {
@@ -172,7 +172,7 @@ extension CommandLineOptions {
   }
 }
 
-/// Where the real stores are, while a seed lives.
+/// The folder of the real stores, while a seed runs.
 enum StateFolders {
   private static let base: String = {
     let places = ["/dev/shm", FileManager.default.temporaryDirectory.path]

@@ -6,7 +6,7 @@ let minute: Moment = 60 * second
 let hour: Moment = 60 * minute
 let day: Moment = 24 * hour
 
-/// The timers of the world. What is due at the same moment comes in an order that the seed chooses.
+/// The timers of the world. The seed chooses the order of timers that are due at the same moment.
 final class VirtualTime {
   typealias TimerID = UInt64
 
@@ -38,7 +38,7 @@ final class VirtualTime {
 
   func cancel(_ id: TimerID) { actions[id] = nil }
 
-  /// The machine sleeps: time passes and no timer ends meanwhile.
+  /// The machine sleeps: time passes, and no timer ends during it.
   func leap(_ duration: Moment) { now += duration }
 
   /// The next action that is due, with the time moved there.

@@ -70,7 +70,7 @@ struct Workers {
 }
 
 extension Counts {
-  /// What a run of a thousand seeds or more must have met.
+  /// The events that a run of a thousand seeds or more must contain.
   static let wanted =
     Fault.allCases.map { "fault \($0.rawValue)" } + [
       "refreshes sent", "rotations saved", "answers lost after acting", "crashes", "crashes before a commit",
@@ -78,7 +78,7 @@ extension Counts {
       "clock steps", "suspends", "freezes", "answers that came while the process was stopped",
       "answers overdue that came", "outages", "probes seen", "recoveries seen", "recoveries asked for",
       "disk: full", "disk: slow", "disk: gone", "disk: missing", "rebuilds", "logins saved",
-      "accounts forgotten", "consents withdrawn", "reloads", "tokens handed out", "tokens for a resource",
+      "accounts forgotten", "consents withdrawn", "reloads", "tokens released", "tokens for a resource",
       "token.get from the cache", "token.report_rejected",
       "ended by the provider",
       "ended as lost_rotation", "ended without a refresh token", "at rest: ok", "at rest: login_required",

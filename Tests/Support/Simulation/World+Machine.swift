@@ -4,10 +4,10 @@ import Foundation
 import Grants
 import OAuth
 
-// What happens to the machine.
+// The events of the machine.
 extension World {
   func setDisk(_ trouble: ModelDisk.Trouble?) {
-    // What was removed does not come back by itself.
+    // A removed database does not return.
     guard disk.trouble != .missing, trouble != .missing || machine?.isServing == true else { return }
     trace.add(now, trouble.map { "the disk: \($0.rawValue)" } ?? "the disk is in order")
     if let trouble { counts.add("disk: \(trouble.rawValue)") }
@@ -32,7 +32,7 @@ extension World {
     if clients.chance(0.5) { recheck(.resumed) }
   }
 
-  /// The broker's process is stopped between two of its steps, and everything else goes on.
+  /// The broker's process is stopped between two of its steps, and everything else continues.
   func freeze(_ length: Moment, afterJobs jobs: Int) {
     let length = min(length, healsAt - now)
     guard machine != nil, !stillness.isNow, length > 0 else { return }
@@ -45,7 +45,7 @@ extension World {
     counts.add("freezes")
     trace.add(now, "the process is stopped for \(length / second) s")
     stillness.begins(at: now)
-    // What it owes is due when it goes on.
+    // Its overdue timers fire when it continues.
     resumedAt = now + length
     let run = run
     time.at(resumedAt) { if run == self.run { self.thaw() } }
@@ -53,7 +53,7 @@ extension World {
 
   func thaw() {
     guard stillness.isNow else { return }
-    trace.add(now, "the process goes on")
+    trace.add(now, "the process continues")
     stillness.ends(at: now)
     resumedAt = now
   }
@@ -64,13 +64,13 @@ extension World {
     time.after(wait) { self.freeze(length, afterJobs: jobs) }
   }
 
-  /// False: the process is stopped, and the action comes when it goes on.
+  /// False: the process is stopped, and the action follows when it continues.
   func isRunning(_ action: @escaping () -> Void) -> Bool {
     if stillness.isNow { time.at(resumedAt + 1, action) }
     return !stillness.isNow
   }
 
-  /// Somebody sets the wall clock; no timer notices.
+  /// An administrator sets the wall clock; no timer changes.
   func stepClock(_ step: Moment) {
     guard wall.milliseconds + step > -day else { return }
     counts.add("clock steps")
@@ -79,7 +79,7 @@ extension World {
     steppedAt = now
   }
 
-  /// The machine starts anew, perhaps with a wrong clock that is set right a while later.
+  /// The machine restarts, perhaps with a wrong clock that is corrected later.
   func reboot() {
     guard canEnd else { return }
     counts.add("reboots")
@@ -122,7 +122,7 @@ extension World {
   }
 }
 
-// What people do.
+// The actions of users.
 extension World {
   /// At the provider's own site.
   func withdraw(_ account: ModelAccount) {
@@ -168,9 +168,9 @@ extension World {
   }
 }
 
-/// When the broker's process did not run, and for how long in all.
+/// When the broker's process did not run, and the total time.
 struct Stillness {
-  /// One that begins when the process has done so many jobs more.
+  /// A stop that begins after this number of further jobs.
   var coming: (length: Moment, jobs: Int)?
   private var since: Moment?
   /// One that begins soon after the next refresh is sent.

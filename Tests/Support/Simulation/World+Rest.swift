@@ -4,15 +4,15 @@ import Foundation
 import Grants
 import OAuth
 
-// The end of a run: everything is in order again, and everything has to come to rest.
+// The end of a run: all faults have ended, and every account must reach a correct state.
 extension World {
-  /// A refused client is tried again after a quarter of an hour; whatever wait a provider asks for, it is obeyed for five
+  /// A refused client is tried again after a quarter of an hour; the broker obeys a provider's wait for at most five
   /// minutes.
   static let rest = 35 * minute
   static let patience = 6 * minute
 
   func heal() {
-    trace.add(now, "from here on nothing goes wrong")
+    trace.add(now, "from here on no fault occurs")
     stillness.coming = nil
     stillness.awaited = nil
     thaw()
@@ -28,7 +28,7 @@ extension World {
     guard let machine, machine.isServing else {
       return violated(.rest, "the broker does not run, \(Self.rest / minute) min after the last fault")
     }
-    if disk.trouble == .missing { return violated(.store, "a database that was removed was never written anew") }
+    if disk.trouble == .missing { return violated(.store, "a database that was removed was never rebuilt") }
     let few = accounts.count > 40 ? accounts.filter { _ in plan.chance(0.1) } : accounts
     trace.add(now, "every account has to prove its refresh token")
     for account in few {
@@ -38,7 +38,7 @@ extension World {
       }
       examined.insert(account.index)
       if case .loginRequired = grant.standing { continue }
-      // One that was refused already is asked for anew.
+      // A grant that was refused already is requested again.
       guard let token = disk.contents.tokens[account.key] else {
         call(
           TokenGet.self, .init(account: account.name, timeout: 120), account: account, timeout: 120, hasDeadline: true
@@ -70,7 +70,7 @@ extension World {
     }
   }
 
-  /// What was forgotten must not stay alive at the provider.
+  /// A removed grant must not stay alive at the provider.
   private func checkRevoked(_ account: ModelAccount) {
     for number in account.removed.sorted() {
       let session = account.provider.sessions[number]
@@ -85,7 +85,7 @@ extension World {
   }
 
   private func conclude(_ account: ModelAccount, tries: Int) {
-    // A refresh under way is no rest.
+    // A refresh under way is not the end.
     if let session = account.session, session.refreshesUnderWay > 0, tries > 0 {
       time.after(7 * second) { self.conclude(account, tries: tries - 1) }
       return
@@ -99,7 +99,7 @@ extension World {
       guard let session = account.session else { return }
       switch result {
       case .success(let view): self.conclude(account, session, view)
-      case .failure(let error): self.violated(.rest, "\(account.name) is not there: \(error.message)")
+      case .failure(let error): self.violated(.rest, "\(account.name) does not exist: \(error.message)")
       }
     }
   }
@@ -111,13 +111,13 @@ extension World {
     let isRefusedOnce = disk.contents.grants[account.key]?.isRefusedOnce == true && view.state == .degraded
     switch fate {
     case .live:
-      // A token that is over as it comes is fetched anew each minute; between the two there is none.
+      // A token that has expired on arrival is fetched again each minute; between the two there is none.
       guard view.state != .ok, view.state != .refreshing else { return }
       violated(
         .rest,
         "\(account.name) is \(view.state.rawValue), and its refresh token is good: \(view.last_error?.message ?? "")")
     case .lost(let excuse):
-      // Where nobody asked, the loss shows with the next refresh.
+      // Without a request, the loss shows with the next refresh.
       guard view.state != .loginRequired, !isRefusedOnce, examined.contains(account.index) else { return }
       // Its answer is on the way.
       if excuse == nil, session.refreshesUnderWay > 0 { return }

@@ -8,13 +8,13 @@ import Providers
 import SQLiteStore
 import Sealing
 
-/// One seed's world: a broker, the machine that it runs on, providers, people and programs.
+/// One seed's world: a broker, its machine, providers, users and programs.
 final class World: @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
   static let epoch = Timestamp(seconds: 1_800_000_000)
 
   let seed: UInt64
-  /// Of the real store, if there is one.
+  /// The folder of the real store, if there is one.
   private(set) var stateFolder: String?
   let options: Options
   var plan: Randomness
@@ -34,7 +34,7 @@ final class World: @unchecked Sendable {
   private(set) var disk: ModelDisk!
   private(set) var network: ModelNetwork!
 
-  /// Which run of the broker this is; it never goes back, so that whatever belongs to an earlier one is told apart.
+  /// The number of the broker's run; it only increases, so that state of an earlier run is recognized.
   private(set) var run = 0
   private(set) var machine: Machine?
   private var hanging: [UnsafeContinuation<Void, Never>] = []
@@ -44,7 +44,7 @@ final class World: @unchecked Sendable {
   var resumedAt: Moment = .min / 2
   var runningSince: Moment = .min / 2
   var stillness = Stillness()
-  /// From then on nothing goes wrong.
+  /// From then on no fault occurs.
   var healsAt: Moment = 0
   var bootedAt: Moment = -1000
   /// Accounts that were looked at in the end.
@@ -95,7 +95,7 @@ final class World: @unchecked Sendable {
     guard !stillness.isNow else { return }
     let jobs = stillness.coming?.jobs
     switch Scheduler.shared.drain(&order, atMost: jobs) {
-    case .endless: violated(.progress, "the broker works and works, and no time passes")
+    case .endless: violated(.progress, "the broker works without end, and no time passes")
     case .done(let count): stillness.coming?.jobs -= count
     case .stopped: freeze()
     }
@@ -107,7 +107,7 @@ final class World: @unchecked Sendable {
     violation = Violation(invariant: invariant, detail: detail, at: now)
   }
 
-  /// Of the machine.
+  /// The state of the machine.
   var uptime: Duration { .milliseconds(now - bootedAt) }
 
   // MARK: The broker's process
@@ -203,10 +203,10 @@ final class World: @unchecked Sendable {
     }
   }()
 
-  /// Nobody could come back from a database that was removed.
+  /// No account can return from a removed database.
   var canEnd: Bool { machine != nil && disk.trouble != .missing }
 
-  /// The process is gone: what it had in memory is lost.
+  /// The process has ended: its memory is lost.
   func crash(_ why: String, restartAfter: Moment? = nil) {
     guard let machine, canEnd else { return }
     counts.add("crashes")
@@ -219,7 +219,7 @@ final class World: @unchecked Sendable {
     time.after(wait) { self.boot() }
   }
 
-  /// Lets what is left of a dead process come to its end without a trace, so that its memory is given back.
+  /// Ends the jobs of a dead process without a trace, so that its memory is freed.
   private func bury(_ machine: Machine) {
     self.machine = nil
     run += 1
@@ -231,7 +231,7 @@ final class World: @unchecked Sendable {
     let uptime = uptime
     Task { await machine.broker.drain(until: uptime) }
     settle()
-    // Whoever tries again and again sees by now that it is over.
+    // A caller that tries again has seen the end by now.
     machine.sleeps.end()
     settle()
     Task { await machine.store.close() }
@@ -239,12 +239,12 @@ final class World: @unchecked Sendable {
     calls.forget()
   }
 
-  /// As the service manager stops it: what is under way comes to its end, and is on disk.
+  /// As the service manager stops it: running operations end, and are on disk.
   func restart() {
-    // A process that is stopped hears of it when it goes on.
+    // A stopped process gets the signal when it continues.
     guard let machine, machine.isServing, canEnd, isRunning({ self.restart() }) else { return }
     counts.add("restarts")
-    trace.add(now, "the broker is told to stop")
+    trace.add(now, "the broker gets a request to stop")
     machine.isServing = false
     let (run, toldAt) = (run, now)
     let deadline = uptime + .seconds(35)
@@ -257,7 +257,7 @@ final class World: @unchecked Sendable {
     }
   }
 
-  /// A killed process leaves its files as they are: the next one starts with a copy of them, made before this one's
+  /// A killed process does not change its files: the next one starts with a copy of them, made before this one's
   /// store is closed.
   private func leaveFolder() {
     guard let old = stateFolder, let folder = options.folder else { return }
@@ -274,7 +274,7 @@ final class World: @unchecked Sendable {
     stateFolder = new
   }
 
-  /// What was there before the simulation began.
+  /// The contents before the simulation began.
   private func fillFolder() {
     guard let stateFolder else { return }
     counts.add("real stores")
@@ -361,7 +361,7 @@ final class Sleeps: @unchecked Sendable {
   }
 }
 
-/// What the broker says of itself, in the trace.
+/// The log of the broker, in the trace.
 struct TraceLog: LogHandler {
   let world: World
   let run: Int
@@ -379,7 +379,7 @@ struct TraceLog: LogHandler {
   }
 
   func log(event: LogEvent) {
-    // What a dead process says on its way out never happened.
+    // The log of a dead process has no effect.
     guard world.run == run else { return }
     world.trace.note(world.now, "    \(event.level): \(event.message)")
   }

@@ -40,7 +40,7 @@ extension Target {
     try expect(response.challenges.count <= 8192, "too many challenges")
   }
 
-  /// What a provider signs beside ID tokens, without its key: nothing of it is taken.
+  /// Signed messages other than ID tokens, without the provider's key: all are refused.
   static let signed = Target(name: "signed", longest: 2048) { bytes in
     guard let choice = bytes.first else { return }
     let rest = Data(bytes.dropFirst())
@@ -62,7 +62,7 @@ extension Target {
       try expect(state.exposed.utf8.count <= AuthorizationResponse.longestState, "a state of any length")
     }
     switch Result(catching: { () throws(JARMError) in try JARM.parse(compact, checks: checks, keys: keys) }) {
-    case .success: throw Broken(description: "an answer is taken that nobody signed")
+    case .success: throw Broken(description: "an unsigned answer is accepted")
     case .failure(let error): try expectSayable(error.description)
     }
     do throws(LogoutTokenError) {
@@ -70,10 +70,10 @@ extension Target {
     } catch {
       return try expectSayable(error.description)
     }
-    throw Broken(description: "a logout is taken that nobody signed")
+    throw Broken(description: "an unsigned logout token is accepted")
   }
 
-  /// Reads; what is refused is refused in words.
+  /// Reads the input; each refusal has a message.
   private static func read(_ body: () throws -> Void) throws {
     do {
       try body()

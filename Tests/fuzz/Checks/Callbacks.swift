@@ -37,7 +37,7 @@ extension Target {
     try expect(portless.contains(wanted), "\(address.debugDescription) matches \(uri)")
   }
 
-  /// What stands between the scheme's slashes and the query.
+  /// The text between the scheme's slashes and the query.
   private static func bare(_ text: String) -> String {
     let address = decoded(text.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }).lowercased()
     return String(address.drop { $0 != ":" }.dropFirst().drop { $0 == "/" })
@@ -57,7 +57,7 @@ extension Target {
     let pairs = expected.compactMap(\.self)
     switch Result(catching: { () throws(CallbackError) in try AuthorizationResponse.parse(address) }) {
     case .success(let response):
-      try expect(isReadable, "what cannot be read is read: \(address.debugDescription)")
+      try expect(isReadable, "an unreadable URL is read: \(address.debugDescription)")
       // Exposed to be compared: these are the input's own.
       for (name, value) in [
         ("state", response.state?.exposed), ("code", response.code?.exposed), ("iss", response.issuer),
@@ -68,7 +68,7 @@ extension Target {
       }
     case .failure(let error):
       try expectSayable(error.description)
-      if isReadable { try expect(error != .unreadable, "what can be read is not: \(address.debugDescription)") }
+      if isReadable { try expect(error != .unreadable, "a readable URL is not read: \(address.debugDescription)") }
     }
   }
 
@@ -97,7 +97,7 @@ extension Target {
     return Array(plain.utf8)
   }
 
-  /// A token in the fragment is taken with the right state alone, and never with a refresh token.
+  /// A token in the fragment is accepted only with the right state, and never with a refresh token.
   private static func checkFragment(_ address: String) throws {
     let expected = AuthorizationResponse.Expectation(state: login.state, issuer: issuer, issuerPromised: false)
     let found = Result { () throws(CallbackError) in
@@ -115,7 +115,7 @@ extension Target {
     }
   }
 
-  /// A code is taken with the right state alone, and only where nothing says otherwise.
+  /// A code is accepted only with the right state, and only without a contradiction.
   private static func checkCode(_ address: String) throws {
     let provider = provider(.oidc)
     guard case .success(let found) = provider.code(from: ReturnedAddress(address), login: login, metadata: metadata).end
@@ -127,12 +127,13 @@ extension Target {
     case .success(let code):
       try expect(
         !code.isEmpty && response?.state == login.state, "a code without its state: \(address.debugDescription)")
-      try expect(response?.error == nil && response?.hasUnexpectedTokens == false, "a code beside something else")
+      try expect(
+        response?.error == nil && response?.hasUnexpectedTokens == false, "a code together with another result")
       try expect(response?.issuer == nil || response?.issuer == issuer, "a code of another issuer")
     case .failure(let error):
       try expectSayable(error.description)
       if case .denied = error {
-        try expect(response?.state == login.state, "a stranger ends a login: \(address.debugDescription)")
+        try expect(response?.state == login.state, "an unknown state ends a login: \(address.debugDescription)")
       }
     }
   }

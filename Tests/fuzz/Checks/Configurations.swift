@@ -29,7 +29,7 @@ extension Target {
     for problem in error.problems {
       try expectSayable(problem.description)
       guard let line = problem.line else {
-        // Of the file as a whole.
+        // The complete file.
         let isWhole = ["is not UTF-8", "is larger than"].contains { problem.message.hasPrefix($0) }
         try expect(isWhole, "no line: \(problem)")
         continue
@@ -56,7 +56,7 @@ extension Target {
   }
 }
 
-/// A file that only this process can name, gone with it.
+/// A file that only this process can name, removed with it.
 private struct ScratchFile {
   let path: String
   private let descriptor: Int32

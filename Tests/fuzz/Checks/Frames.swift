@@ -1,7 +1,7 @@
 @testable import UnixSocket
 
 extension Target {
-  /// Three bytes choose the limit, where the reads cut, and when the taker stops; the rest is the stream.
+  /// Three bytes choose the limit, the positions of the cuts, and when the receiver stops; the rest is the stream.
   static let frames = Target(name: "frames", longest: 2048) { bytes in
     guard bytes.count >= 3 else { return }
     let limit = Int(bytes[0] % 64) + 1
@@ -38,7 +38,7 @@ extension Target {
     var rest = stream[...]
     while !rest.isEmpty {
       let count = Int.random(in: 0...min(rest.count, 24), using: &chosen)
-      // A stopped taker may be given more before it goes on.
+      // A stopped receiver may get more before it continues.
       rest.prefix(count).withUnsafeBytes { take($0) }
       rest = rest.dropFirst(count)
       if Bool.random(using: &chosen) { take() }

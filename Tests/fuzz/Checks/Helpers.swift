@@ -4,7 +4,7 @@ import Foundation
 @testable import CredentialHelpers
 
 extension Target {
-  /// What programs say to a helper. Lines of the input that begin with `>` are arguments, those that begin with `$` are
+  /// Input of a helper. Lines of the input that begin with `>` are arguments, lines that begin with `$` are
   /// variables, the rest is standard input; of each input every protocol makes something.
   static let helpers = Target(name: "helpers", longest: 4096) { bytes in
     let (invocation, input) = taken(bytes)
@@ -24,7 +24,7 @@ extension Target {
     if let place {
       try expect(Place(place.name)?.host == place.host, "\(place.name) names another host")
       try expect(
-        Place(untilPath(address))?.host == place.host, "the host \(place.host) stands behind the end of the authority")
+        Place(untilPath(address))?.host == place.host, "the host \(place.host) is behind the end of the authority")
       _ = (place.isReadable, place.effectivePort)
     }
     var entries: [Mapping.Entry]
@@ -49,7 +49,7 @@ extension Target {
     }
   }
 
-  /// What a client connects by (RFC 3986 §3.2).
+  /// The part of a URL that a client connects to (RFC 3986 §3.2).
   private static func untilPath(_ address: String) -> String {
     let bytes = Array(address.utf8)
     let start = bytes.firstRange(of: Array("://".utf8))?.upperBound ?? 0
@@ -83,9 +83,9 @@ extension Target {
       asked = try P(invocation, input: input)
     } catch {
       let reply = P.refusal(Problem(error.description), invocation)
-      try expect(P.name != "git" || reply.out.isEmpty, "git gets an answer to what is refused")
+      try expect(P.name != "git" || reply.out.isEmpty, "git gets an answer to a refused request")
       if reply.out.first == UInt8(ascii: "{") {
-        try expect((try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) refuses with what is no JSON")
+        try expect((try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) refuses without JSON")
       }
       return
     }
@@ -97,7 +97,7 @@ extension Target {
     try expect(P.name == "go" || decoded(reply.out).contains("eyJ."), "\(P.name) answers without the token")
     if reply.out.first == UInt8(ascii: "{") {
       try expect(
-        (try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) answers what is no JSON: \(decoded(reply.out))")
+        (try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) answers without JSON: \(decoded(reply.out))")
     }
   }
 

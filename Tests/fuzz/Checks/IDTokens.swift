@@ -3,7 +3,7 @@ import Foundation
 
 @testable import OAuth
 
-/// Keys that never change, so that an input means the same for ever. They sign nothing but what is made here.
+/// Constant keys, so that an input always has the same meaning. They sign only messages of this test.
 enum SigningKeys {
   static let seed = Data((1...32).map { UInt8($0) })
   static let secret = Secret("a client secret of 32 characters")
@@ -41,7 +41,7 @@ enum SigningKeys {
 }
 
 extension Target {
-  /// The first byte chooses: what follows is a token; or a header and claims to be signed; or the changes to a good token.
+  /// The first byte chooses the rest: a token, or a header and claims to be signed, or changes to a valid token.
   static let jwt = Target(name: "jwt", longest: 2048) { bytes in
     guard let choice = bytes.first else { return }
     let rest = Array(bytes.dropFirst())
@@ -86,12 +86,12 @@ extension Target {
     }
   }
 
-  /// Nobody but ``SigningKeys`` makes a token that is taken.
+  /// Only ``SigningKeys`` makes a token that is accepted.
   private static func checkStranger(_ compact: String) throws {
-    try expect(try verified(compact, checks(SignatureAlgorithm.allCases)) == nil, "a stranger's token is taken")
+    try expect(try verified(compact, checks(SignatureAlgorithm.allCases)) == nil, "a token of another key is accepted")
   }
 
-  /// The header in the first line, the claims behind it, signed by us: what is taken says what was asked for.
+  /// The header in the first line, then the claims, signed by the test: an accepted token has the requested values.
   private static func checkSigned(_ bytes: [UInt8]) throws {
     let header = bytes.prefix { $0 != 0x0A }
     let claims = bytes.dropFirst(header.count + 1)
@@ -100,7 +100,7 @@ extension Target {
       let compact = text + "." + base64URL(SigningKeys.sign(text, algorithm))
       guard let token = try verified(compact, checks([algorithm])) else { continue }
       try expect(token.issuer == issuer && token.audience.contains("client"), "a token of or for another is taken")
-      try expect(!token.subject.isEmpty, "a token about nobody is taken")
+      try expect(!token.subject.isEmpty, "a token without a subject is accepted")
       try expect(
         token.expiresAt > now - .seconds(30) && token.issuedAt <= now + .seconds(30), "a token of another time")
       try expect(token.nonce == nil, "a token of another login is taken")
@@ -109,7 +109,7 @@ extension Target {
     }
   }
 
-  /// Each pair of bytes is a place and what is changed there.
+  /// Each pair of bytes is a position and its change.
   private static func checkChanged(_ changes: [UInt8], _ algorithm: SignatureAlgorithm) throws {
     let good = good[algorithm.rawValue] ?? ""
     var bytes = Array(good.utf8)

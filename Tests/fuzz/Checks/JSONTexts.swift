@@ -9,7 +9,7 @@ extension Target {
     let api = read(bytes)
     let oauth = OAuth.JSON(bytes)
     if case .success(let value) = api { try checkWriting(value) }
-    if let oauth { try expect(OAuth.JSON(oauth.serialized.utf8) == oauth, "OAuth's reader changes what it writes") }
+    if let oauth { try expect(OAuth.JSON(oauth.serialized.utf8) == oauth, "OAuth's reader changes its own output") }
     try compareReaders(bytes, api, oauth)
     try compareWithFoundation(bytes, api)
   }
@@ -25,7 +25,7 @@ extension Target {
   private static func checkWriting(_ value: BrokerAPI.JSON) throws {
     let written = value.serialized()
     try expect(!written.contains { $0 < 0x20 }, "a raw control character is written")
-    try expect(try BrokerAPI.JSON.parse(written) == value, "the reader changes what it writes")
+    try expect(try BrokerAPI.JSON.parse(written) == value, "the reader changes its own output")
   }
 
   /// They differ in depth, in a byte order mark, and in which names are the same.
@@ -38,8 +38,8 @@ extension Target {
       try expect(isSame(value, other), "the readers read different values")
     case (.success(let value), nil):
       try expect(
-        depth(value) > OAuth.JSON.maximumDepth || hasEquivalentNames(value), "OAuth's reader refuses what is JSON")
-    case (.failure(let error), .some): throw Broken(description: "OAuth's reader takes what is no JSON: \(error)")
+        depth(value) > OAuth.JSON.maximumDepth || hasEquivalentNames(value), "OAuth's reader refuses valid JSON")
+    case (.failure(let error), .some): throw Broken(description: "OAuth's reader accepts invalid JSON: \(error)")
     case (.failure, nil): return
     }
   }
@@ -86,7 +86,7 @@ extension Target {
     case (.success(let value), let other?):
       if !hasEquivalentNames(value) { try expect(isSame(value, other), "Foundation reads another value: \(other)") }
     case (.success(let value), nil):
-      try expect(hasHugeNumber(value), "Foundation refuses what is JSON")
+      try expect(hasHugeNumber(value), "Foundation refuses valid JSON")
     case (.failure(let error), .some):
       let known = [
         "the same member twice", "nested deeper", "unexpected ']', expected a value",

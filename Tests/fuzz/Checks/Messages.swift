@@ -15,11 +15,11 @@ extension Target {
     if let message = try? ServerMessage.parse(bytes) { try check(message) }
   }
 
-  /// Whatever the scan accepts, the parser accepts with the same meaning.
+  /// Each input that the scan accepts is accepted by the parser, with the same meaning.
   private static func checkScan(_ line: [UInt8]) throws {
     guard let found = line.withUnsafeBytes({ PlainTokenGet.scan($0) }) else { return }
     guard case .single(.call(let request, let id)) = Incoming.parse(line), request.method == TokenGet.name else {
-      throw Broken(description: "the scan accepts what the parser refuses")
+      throw Broken(description: "the scan accepts an input that the parser refuses")
     }
     try expect(id.json.serialized() == Array(line[found.id]), "the scan has another id")
     let params = try decodeParams(TokenGet.self, from: request.params)
@@ -62,11 +62,11 @@ extension Target {
     }
     let written = JSON(encoding: read)
     let again = JSON(encoding: try decodeParams(method, from: written))
-    try expect(again == written, "the parameters of \(M.name) change as they are written")
+    try expect(again == written, "the parameters of \(M.name) change when they are written")
     if let seconds = written["timeout"]?.double { _ = try? Timeouts.duration(seconds) }
   }
 
-  /// One line, that a client reads as what was meant, and no longer than what it answers makes it.
+  /// One line, that a client reads with the same meaning, and whose length the request limits.
   private static func checkReply(_ reply: RPCReply) throws {
     let line = reply.line()
     try expect(line.last == 0x0A && !line.dropLast().contains { $0 < 0x20 }, "a reply is not one line")
@@ -86,6 +86,6 @@ extension Target {
     guard case .reply(let readID, .failure(let read)) = again else {
       throw Broken(description: "an error that was written again is none")
     }
-    try expect(readID == id && read == error, "an error changed as it was written")
+    try expect(readID == id && read == error, "an error changed when it was written")
   }
 }

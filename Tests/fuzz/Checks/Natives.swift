@@ -5,7 +5,7 @@ import Grants
 @testable import Providers
 
 extension Target {
-  /// What an application on this machine, or anybody's page, hands over by a custom scheme: Dropbox's application, another
+  /// URLs of a custom scheme from an application on this machine, or from any page: Dropbox's application, another
   /// application's answer that is passed on, a token in a fragment. Each provider has one login that waits.
   static let native = Target(name: "native", longest: 2048) { bytes in
     let address = ReturnedAddress(decoded(bytes))
@@ -73,20 +73,20 @@ extension Target {
       try expect(!isImplicit && claim == .named && !code.isEmpty, "a code that was not asked for")
       try expect(memory.values.allSatisfy { $0.exposed.utf8.count <= 1024 }, "a memory of any length")
     case .success(.action): throw Broken(description: "an action of a provider that has none")
-    case .failure(.cancelled): try expect(claim == .named || isOpen, "a stranger ends a login")
+    case .failure(.cancelled): try expect(claim == .named || isOpen, "an unknown state ends a login")
     case .failure(.denied(let error)):
-      try expect(claim == .named, "a stranger ends a login")
+      try expect(claim == .named, "an unknown state ends a login")
       try expectSayable(error.summary)
     case .failure(let error): try expectSayable(error.description)
     }
   }
 
-  /// What goes on holds what came, and nothing that it could mean besides.
+  /// The next URL contains exactly the received values.
   private static func checkBridge(_ address: ReturnedAddress) throws {
     guard case .success(let url) = bridge.forwarded(address) else { return }
     let next = ReturnedAddress(url.absoluteString)
-    try expect(next.scheme == "https" && next.host == "op.example" && next.path == "/external", "goes on to \(url)")
-    try expect(next.query.map(\.name) == ["code", "state", "via"] && next.fragment.isEmpty, "goes on with \(url)")
+    try expect(next.scheme == "https" && next.host == "op.example" && next.path == "/external", "continues at \(url)")
+    try expect(next.query.map(\.name) == ["code", "state", "via"] && next.fragment.isEmpty, "continues with \(url)")
     let source = next.value("via") == "native" ? address.query : address.fragment
     let codes = (source + address.query).filter { $0.name == "code" }.map(\.value)
     try expect(source.contains { $0.name == "state" && $0.value == next.value("state") }, "another state")

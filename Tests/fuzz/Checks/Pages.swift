@@ -10,7 +10,7 @@ import OAuth
 @testable import HTTPServer
 
 extension Target {
-  /// What a browser, or somebody who poses as one, sends to the redirection endpoint; and the pages with its texts in them.
+  /// Requests of a browser, or of another program, to the redirection endpoint; and the pages with its texts in them.
   static let http = Target(name: "http", longest: 4096) { bytes in
     let classifier = RequestClassifier(
       port: port, paths: Paths(["/callback"], publicSite: .init(origin: publicOrigin, paths: ["/web"])),
@@ -44,11 +44,11 @@ extension Target {
 
   private static let serverLimits = HTTPServer.Limits(limits)
 
-  /// Gathers what the server makes of the bytes, and takes the place of the endpoint.
+  /// Replaces the endpoint, and collects the requests that the server reads.
   private final class Gathering: HTTPConversation {
     let classifier: RequestClassifier
     var head: HTTPRequestHead?
-    /// What the page brought.
+    /// The values of the page.
     var fragment: ByteBuffer?
     var refusals = 0
 
@@ -137,7 +137,7 @@ extension Target {
     return outcomes.map { ($0, marks(HTTPReply(Page($0("harmless"))))) }
   }()
 
-  /// Whatever the text is, it brings no mark into the page.
+  /// No text brings markup into the page.
   private static func checkPages(_ text: String) throws {
     guard !text.isEmpty else { return }
     for (outcome, harmless) in outcomes {
@@ -155,7 +155,7 @@ extension Target {
     let response = HTTPReply(Page(.redirect(url: text)))
     try check(response)
     let location = response.headers.first(name: "Location")
-    try expect(response.status == .seeOther || location == nil, "a page with a place to go on at")
+    try expect(response.status == .seeOther || location == nil, "a page with a location")
   }
 
   /// `<`, `>` and quotes of a page; those around code, which hints may have, do not count.

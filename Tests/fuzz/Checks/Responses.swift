@@ -19,13 +19,13 @@ extension Target {
     }
     try checkRevocation(response)
     if let person = try? UserInfo.parse(response, subject: nil) {
-      try expect(response.status == 200 && !person.subject.isEmpty, "a person of nothing")
+      try expect(response.status == 200 && !person.subject.isEmpty, "a user without a subject")
       let other = try? UserInfo.parse(response, subject: person.subject + "x")
-      try expect(other == nil, "the information of another person is taken")
+      try expect(other == nil, "the information of another user is accepted")
     }
   }
 
-  /// An answer with metadata, and what is made of them.
+  /// An answer with metadata, and its result.
   static let discovery = Target(name: "discovery", longest: 4096) { bytes in
     let response = response(bytes)
     for provider in providers {
@@ -113,7 +113,7 @@ extension Target {
     return HTTPResponse(status: status, headers: headers, body: Data(rest))
   }
 
-  /// What comes of it; nil where it does not end.
+  /// The result; nil if it does not end.
   private static func issued(_ answer: LoginAnswer) -> Result<Issued, ProviderFailure> {
     if case .issued(let issued) = answer { return .success(issued) }
     return .failure(.invalid(message: "a code came to something else than tokens", nil))
@@ -165,7 +165,7 @@ extension Target {
     case .success(let issued):
       try expect((200..<300).contains(response.status), "HTTP \(response.status) issues a token")
       if let warning = issued.warning { try expectSayable(warning) }
-      try expect(issued.identity == nil, "somebody is known by an ID token that nobody signed")
+      try expect(issued.identity == nil, "an unsigned ID token identifies a user")
     case .failure(let failure):
       try expectSayable(failure.message)
       try checkWait(failure.retryAfter)
@@ -173,12 +173,12 @@ extension Target {
     }
   }
 
-  /// Nothing but a permanent code, or another person, ends a grant.
+  /// Only a permanent code, or another user, ends a grant.
   private static func checkEnd(_ failure: ProviderFailure, _ response: HTTPResponse) throws {
     guard case .ended(let reason, _, let oauth) = failure else { return }
     switch reason {
     case .identityChanged:
-      try expect((200..<300).contains(response.status), "HTTP \(response.status) names a person")
+      try expect((200..<300).contains(response.status), "HTTP \(response.status) names a user")
     case .refused:
       let isRefusal = (200..<300).contains(response.status) || (400..<500).contains(response.status)
       try expect(isRefusal && ![408, 429].contains(response.status), "HTTP \(response.status) ends a grant")
@@ -219,7 +219,7 @@ extension Target {
     }
   }
 
-  /// Where a person is sent has all that was asked, whatever the endpoint's own address has in it.
+  /// The URL of a sign-in has all requested parameters, regardless of the endpoint's own query.
   private static func checkAuthorization(_ provider: OAuthProvider, _ metadata: ServerMetadata) throws {
     guard let redirectURI = RedirectURI(rawValue: "http://127.0.0.1:4711/callback") else { return }
     let request = LoginRequest(

@@ -1,13 +1,13 @@
 import Foundation
 
-/// One reader of what strangers send, and what must hold whatever they send. libFuzzer feeds it (``Harness``), and so do
+/// One reader of untrusted input, and the conditions that hold for any input. libFuzzer feeds it (``Harness``), and so do
 /// the unit tests, with everything in `corpus` and `regressions`.
 struct Target: Sendable {
   /// Also the name of its folders in `corpus` and `regressions`.
   var name: String
   /// Bytes beyond this find nothing new.
   var longest: Int
-  /// Throws what does not hold; a trap is found too.
+  /// Throws if a condition does not hold; a trap is found too.
   var check: @Sendable ([UInt8]) throws -> Void
 
   static let all = [
@@ -41,7 +41,7 @@ struct Chosen: RandomNumberGenerator {
 /// The bytes as text, each broken sequence replaced.
 func decoded(_ bytes: some Collection<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
 
-/// Whether a terminal or a log line can be steered by it, or made to look like another.
+/// Whether it can control a terminal or a log line, or make one look like another.
 func steers(_ scalar: Unicode.Scalar) -> Bool {
   if (0x20..<0x7F).contains(scalar.value) { return false }
   return switch scalar.properties.generalCategory {
@@ -50,7 +50,7 @@ func steers(_ scalar: Unicode.Scalar) -> Bool {
   }
 }
 
-/// For what is said to people: printable, and no longer than a stranger's texts in it are allowed to be.
+/// For messages to users: printable, and no longer than the limit of untrusted texts.
 func expectSayable(_ said: String, longest: Int = 4096) throws {
   try expect(
     !said.unicodeScalars.contains(where: steers), "a message has a control character: \(said.debugDescription)")

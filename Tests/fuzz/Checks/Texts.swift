@@ -5,13 +5,13 @@ import Foundation
 @testable import grantctl
 
 extension Target {
-  /// Texts of strangers on their way to a terminal or a log, and the small codings: base64url, forms, HTTP's dates.
+  /// Untrusted texts on their way to a terminal or a log, and the small codings: base64url, forms, HTTP's dates.
   static let texts = Target(name: "texts", longest: 1024) { bytes in
     let text = decoded(bytes)
     try checkTerminal(text)
     for limit in [1, 2, 16, 512] {
       let printable = text.printable(limit: limit)
-      try expect(!printable.unicodeScalars.contains(where: steers), "a log line can be steered")
+      try expect(!printable.unicodeScalars.contains(where: steers), "a log line can be controlled")
       try expect(printable.unicodeScalars.count <= limit, "\(printable.unicodeScalars.count) characters, not \(limit)")
     }
     try expect(decodeBase64URL(base64URL(bytes)) == Data(bytes), "base64url loses bytes")
@@ -25,10 +25,10 @@ extension Target {
 
   private static func checkTerminal(_ text: String) throws {
     let line = SafeText.line(text)
-    try expect(!line.unicodeScalars.contains(where: steers), "a terminal can be steered: \(line.debugDescription)")
-    try expect(SafeText.line(line) == line, "what is safe changes")
+    try expect(!line.unicodeScalars.contains(where: steers), "a terminal can be controlled: \(line.debugDescription)")
+    try expect(SafeText.line(line) == line, "a safe text changes")
     for line in SafeText.lines(text) {
-      try expect(!line.unicodeScalars.contains(where: steers), "a terminal can be steered: \(line.debugDescription)")
+      try expect(!line.unicodeScalars.contains(where: steers), "a terminal can be controlled: \(line.debugDescription)")
     }
     for columns in [1, 7, 80] {
       let fitted = SafeText.fitted(line, columns: columns)
@@ -38,7 +38,7 @@ extension Target {
     }
     let json = BrokerAPI.JSON.object([.init(name: text, value: .string(text))])
     let safe = SafeText.json(decoded(json.serialized()))
-    try expect(!safe.unicodeScalars.contains(where: steers), "JSON steers the terminal: \(safe.debugDescription)")
+    try expect(!safe.unicodeScalars.contains(where: steers), "JSON controls the terminal: \(safe.debugDescription)")
     try expect(try BrokerAPI.JSON.parse(safe.utf8) == json, "safe JSON says something else")
   }
 

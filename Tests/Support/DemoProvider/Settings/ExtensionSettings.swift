@@ -15,13 +15,13 @@ extension DemoServer.Settings {
 
     public var interval: Duration = .seconds(5)
     public var ttl: Duration = .seconds(600)
-    /// Whether polls that come too fast are told so.
+    /// Whether polls that come too fast get `slow_down`.
     public var slowDown = true
     public var unknown = Unknown.invalidGrant
     public var expired = Expired.expiredToken
     /// Whether the link is called `verification_url`, as before the RFC.
     public var verificationURL = false
-    /// Whether `verification_uri_complete` is there.
+    /// Whether the answer has `verification_uri_complete`.
     public var complete = true
     public var idToken = true
     /// Members laid over the device authorization answer.
@@ -37,7 +37,7 @@ extension DemoServer.Settings {
       case ignored
     }
 
-    /// Where a proof needs the server's nonce.
+    /// The endpoints whose proofs need the server's nonce.
     public enum Nonce: String, Sendable, CaseIterable {
       case none, token, resource, both
     }

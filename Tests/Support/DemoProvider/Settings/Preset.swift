@@ -10,7 +10,7 @@ extension DemoServer {
 }
 
 extension DemoServer.Settings {
-  /// Takes over what is particular to a system: lifetimes, and for 7Pass how its OpenID Connect differs.
+  /// Sets the special values of a system: lifetimes, and for 7Pass the differences of its OpenID Connect.
   public mutating func use(_ preset: DemoServer.Preset) {
     switch preset {
     case .vms, .zephr: return

@@ -6,7 +6,7 @@ extension DemoServer {
     public var rotation: Rotation = .strict
     public var grace: Duration = .seconds(5)
     public var approve: Approval = .auto
-    /// Who signs in where nobody is named.
+    /// The user who signs in if the request names none.
     public var defaultUser = "alice"
     /// Whether a refresh answers with an ID token too (OIDC Core §12.2).
     public var idTokenOnRefresh = true
@@ -65,7 +65,7 @@ extension DemoServer.Settings {
 
   /// The authorization endpoint, and PAR.
   public struct Authorization: Sendable {
-    /// What a client is told when the person refuses.
+    /// The error for the client if the user refuses.
     public enum Refusal: String, Sendable, CaseIterable {
       case accessDenied = "access_denied"
       case consentRequired = "consent_required"
@@ -83,7 +83,7 @@ extension DemoServer.Settings {
     public var implicitGrant = false
     /// The longest `state` that is taken; 0 is any.
     public var maxState = 0
-    /// Whether requests must be pushed, and metadata say so (RFC 9126 §5).
+    /// Whether requests must be pushed, as the metadata report (RFC 9126 §5).
     public var requirePAR = false
     public var parTTL: Duration = .seconds(60)
     /// 201, as RFC 9126 §2.2 demands.
@@ -94,7 +94,7 @@ extension DemoServer.Settings {
     public var requireRequestObject = false
   }
 
-  /// The token endpoint, whatever the grant.
+  /// The token endpoint, for every grant type.
   public struct Token: Sendable {
     /// What an assertion's `aud` must name.
     public enum Audience: String, Sendable, CaseIterable {

@@ -17,7 +17,7 @@ extension DemoServer.Settings {
       case array
     }
 
-    /// What a person's refusal leads to.
+    /// The result of a user's refusal.
     public enum Refusal: String, Sendable, CaseIterable {
       /// A page, and no callback.
       case page
@@ -30,7 +30,7 @@ extension DemoServer.Settings {
       case number, string
     }
 
-    /// Where the sign-in page leads, with `code` added to its query.
+    /// The target of the sign-in page, with `code` added to its query.
     public var redirect = "vms-demo://external-auth"
     /// `is_external_auth_enabled`; without it there is no external URL either.
     public var isEnabled = true
@@ -38,7 +38,7 @@ extension DemoServer.Settings {
     public var hasCaptcha = false
     /// `version`.
     public var version = "24.4.0"
-    /// The oldest `X-Version` that is taken, others are told 409; empty is any.
+    /// The oldest accepted `X-Version`, others get 409; empty: any.
     public var oldestClient = ""
     /// Whether a call without one of the six headers is refused.
     public var needsHeaders = true
@@ -86,7 +86,7 @@ extension DemoServer.Settings {
       case badRequest = "bad_request"
     }
 
-    /// Where the answer to a registration has the session.
+    /// The place of the session in the answer to a registration.
     public enum CookiePlace: String, Sendable, CaseIterable {
       case both
       /// `Set-Cookie` alone.
@@ -97,7 +97,7 @@ extension DemoServer.Settings {
 
     /// `/blaize` or `/zephr`: the others are not served.
     public var prefix = "/blaize"
-    /// Where the sign-in page leads.
+    /// The target of the sign-in page.
     public var redirect = "zephr-demo://auth"
     /// The parameter of a start that may name a longer redirect, one that begins with this one; empty is none.
     public var redirectParameter = ""
@@ -160,7 +160,7 @@ extension DemoServer.Settings {
 
   /// 7Pass, whose requests are OpenID Connect's own.
   public struct SevenPass: Sendable {
-    /// Where the bridge's values stand in the app's address.
+    /// The part of the app's URL with the bridge's values.
     public enum BridgePlace: String, Sendable, CaseIterable {
       case query, fragment
     }

@@ -38,7 +38,7 @@ enum Dialect: Sendable {
     }
   }
 
-  /// What a client is told of a person who refused.
+  /// The error for a client if the user refused.
   var refusal: String {
     self == .dropbox
       ? "The user chose not to give your app access to their Dropbox account." : "the user refused"

@@ -14,7 +14,7 @@ enum Dropbox {
     return path.hasPrefix("/2/files/") ? "files.metadata.read" : nil
   }
 
-  /// Where every app is answered besides its registered addresses.
+  /// The redirect URI of every app, in addition to its registered ones.
   static func allows(_ uri: String, _ client: DemoServer.Client) -> Bool { uri == redirectURI(of: client) }
 
   static func redirectURI(of client: DemoServer.Client) -> String { "db-\(client.id)://2/token" }

@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 
 extension DemoServer {
-  /// What the person does in Dropbox's own application.
+  /// The user's action in Dropbox's application.
   public enum AppAnswer: String, Sendable, CaseIterable {
     case allow
     /// Allowed, and told as older applications do: the code in `oauth_token_secret`.
@@ -30,13 +30,13 @@ extension Provider {
     guard let user = User(hint: name) else { throw ControlFailure("user is alice, bob or user-N") }
     let asked = try DropboxAppRequest(address)
     let now = options.now()
-    guard let client = client(asked.clientID, at: now) else { throw ControlFailure("k is no client") }
+    guard let client = client(asked.clientID, at: now) else { throw ControlFailure("k is not a client") }
     let callback = "db-\(client.id)://1/"
     guard answer != .cancel else { return callback + "cancel" }
     var approved = Ledger.Approved(clientID: client.id, user: user)
     approved.scopes = asked.scopes ?? Dropbox.scopes
     approved.challenge = asked.challenge
-    // Its own address, whatever that of the web login would be.
+    // Its own URL, regardless of the one of the web login.
     approved.redirectURI = Dropbox.redirectURI(of: client)
     approved.isOffline = asked.isOffline
     let pairs = try ledger.withLock { ledger throws(ControlFailure) in

@@ -19,7 +19,7 @@ extension Provider {
   static let bridgeReturn = "/external/callback"
   private static let bridgeCookie = "sevenpass_session"
 
-  /// The application's callback, as if the person had signed in there at once: `fb123://authorize?code&state`. Both
+  /// The application's callback, as if the user had signed in there at once: `fb123://authorize?code&state`. Both
   /// values need escapes. Nil where sign-ins go by no application.
   func bridge(_ asked: AuthorizationRequest) -> Response? {
     let settings = ledger.withLock { $0.settings.sevenPass }
@@ -40,7 +40,7 @@ extension Provider {
     return response
   }
 
-  /// Where the browser brings what the application said; then the sign-in goes on as if there had been none.
+  /// The endpoint for the application's answer in the browser; then the sign-in continues without it.
   func bridgeReturned(_ turn: Turn) -> Response {
     let query = turn.request.query
     let needsCookie = ledger.withLock { $0.settings.sevenPass.bridgeNeedsCookie }

@@ -5,7 +5,7 @@ import Synchronization
 enum Uber {
   static let products = ["universal", "riders", "eats", "drivers"]
 
-  /// What may be known of a person ahead.
+  /// The known data of a user.
   fileprivate static let hints: Set = ["email", "phone", "first_name", "last_name"]
 }
 

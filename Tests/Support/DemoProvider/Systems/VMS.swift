@@ -55,7 +55,7 @@ extension Provider {
     return ["X-UUID", "X-Client", "hl", "X-Version"].first { request.headers.first(name: $0)?.isEmpty ?? true }
   }
 
-  /// The calls of somebody who is signed in.
+  /// The calls of a signed-in user.
   private func vmsAuthorized(_ turn: Turn) -> Response {
     let token = turn.request.credentials(scheme: "Bearer") ?? ""
     return ledger.withLock { ledger in
@@ -87,7 +87,7 @@ extension Provider {
 }
 
 extension Provider {
-  /// Where the external URL leads: sign-in and consent, then `redirect?code=`; it knows nothing of a state.
+  /// The target of the external URL: sign-in and consent, then `redirect?code=`, without a state.
   private func vmsPage(_ turn: Turn) -> Response {
     let form = turn.request.parameters
     let ticket = form["ticket"] ?? ""

@@ -40,9 +40,9 @@ extension Provider {
 }
 
 extension Ledger {
-  /// What the VMS remembers.
+  /// The state of the VMS.
   struct VMS: Sendable {
-    /// Of the external URLs: whether each is still good.
+    /// The external URLs, and whether each is still valid.
     var tickets = BoundedMap<String, Bool>(capacity: Limits.vmsTickets)
     /// Codes and keys.
     var pending = BoundedMap<String, Pending>(capacity: Limits.codes)
@@ -113,7 +113,7 @@ extension Ledger {
       return before - sessions.count
     }
 
-    /// 419: too many sessions, and what a person may choose from.
+    /// 419: too many sessions, with the list of sessions.
     fileprivate mutating func limited(
       _ secret: String, _ pending: Pending, _ settings: DemoServer.Settings.VMS
     ) -> Response {
@@ -154,7 +154,7 @@ extension DemoServer.Settings.VMS {
 }
 
 extension User {
-  /// Nobody has a `phone` but alice: absent keys are left out.
+  /// Only alice has a `phone`: absent keys are omitted.
   func vms(_ settings: DemoServer.Settings.VMS) -> DemoServer.JSON {
     var members: [String: DemoServer.JSON] = [
       "id": settings.identifier(number), "name": .string(fullName), "login": .string(name), "email": .string(email),

@@ -116,7 +116,7 @@ extension Provider {
 }
 
 extension Ledger {
-  /// What the app's redirect is told.
+  /// The parameters of the app's redirect.
   fileprivate mutating func zephrOutcome(_ user: User?, _ ticket: Zephr.Ticket, at now: Date) -> [(String, String)] {
     var outcome = settings.zephr.outcome
     if outcome == .natural {

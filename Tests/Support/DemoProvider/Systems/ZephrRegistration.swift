@@ -2,7 +2,7 @@ import Foundation
 import Synchronization
 
 extension Provider {
-  /// The rest of a sign-in of somebody who has no account yet: a state key and attributes for a session.
+  /// The rest of a sign-in of a user without an account: a state key and attributes for a session.
   func zephrRegister(_ turn: Turn) -> Response {
     let body = DemoServer.JSON(text: turn.request.body)
     return ledger.withLock { ledger in
@@ -59,7 +59,7 @@ extension Ledger {
     struct Session: Sendable {
       let id = UUID().uuidString.lowercased()
       var user: User
-      /// Of one device.
+      /// Sessions of one device.
       var tracking: String
       var expires: Date
     }
@@ -78,7 +78,7 @@ extension Ledger {
       sessions.first { $0.id == id && now < $0.expires }
     }
 
-    /// Whether `reach` is a word of the protocol.
+    /// Whether `reach` is a value of the protocol.
     mutating func end(_ session: Session, reach: String) -> Bool {
       switch reach {
       case "JUST_HERE": sessions.removeAll { $0.id == session.id }
@@ -97,7 +97,7 @@ extension Ledger {
       return before - sessions.count
     }
 
-    /// Why somebody may not register like this: a text and a status; nil where nothing stands against it.
+    /// The reason to refuse this registration: a text and a status; nil: it is accepted.
     fileprivate func refusal(
       of user: User, _ attributes: [String: DemoServer.JSON], _ settings: DemoServer.Settings.Zephr
     ) -> (String, Int)? {

@@ -46,7 +46,7 @@ extension Ledger {
       }
     }
     switch device.state {
-    case .pending: throw OAuthFailure(code: "authorization_pending", description: "nobody has answered yet")
+    case .pending: throw OAuthFailure(code: "authorization_pending", description: "the user has not answered yet")
     case .denied: throw OAuthFailure(code: "access_denied", description: "the user refused")
     case .redeemed:
       count(.reuse)
@@ -58,7 +58,7 @@ extension Ledger {
     }
   }
 
-  /// What a person answered for a user code; nil takes the newest that waits. False where none waits.
+  /// The user's answer for a user code; nil: for the newest pending one. False if none is pending.
   mutating func answerDevice(_ userCode: String?, with user: User?, at now: Date) -> Bool {
     let waiting = devices.entriesByAge.filter {
       guard case .pending = $0.value.state else { return false }
@@ -112,7 +112,7 @@ extension Provider {
     return String(code.prefix(4)) + "-" + String(code.suffix(4))
   }
 
-  /// Where a person types the user code and answers (RFC 8628 §3.3).
+  /// The page for the user code and the answer (RFC 8628 §3.3).
   func devicePage(_ turn: Turn) -> Response {
     let form = turn.request.parameters
     let code = form["user_code"] ?? ""

@@ -13,7 +13,7 @@ extension Provider {
     return try open(approved, asking, isRefreshable: false)
   }
 
-  /// RFC 6749 §4.3, where a setting allows it: the password is the user's name and `-password`.
+  /// RFC 6749 §4.3, if a setting allows it: the password is the user's name and `-password`.
   func password(_ form: Form, _ asking: Ledger.Asking) throws(OAuthFailure) -> Ledger.Issued {
     guard ledger.withLock({ $0.settings.token.passwordGrant }) else {
       throw OAuthFailure(code: "unauthorized_client", description: "the password grant is off")

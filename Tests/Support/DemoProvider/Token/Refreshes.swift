@@ -1,7 +1,7 @@
 import Foundation
 
 extension Ledger {
-  /// A refresh (RFC 6749 §6) under the rotation in force.
+  /// A refresh (RFC 6749 §6) under the active rotation.
   mutating func refresh(token text: String, for asking: Asking) throws(OAuthFailure) -> Issued {
     let now = asking.now
     guard let token = refreshTokens[text], let grant = grants[token.grant],
@@ -51,7 +51,7 @@ extension Ledger {
     }
   }
 
-  /// The refresh token that the answer bears; nil where it bears none and the old one stays.
+  /// The refresh token of the answer; nil: it has none, and the old one stays valid.
   private mutating func successor(
     of text: String, _ token: RefreshToken, _ grant: Grant, keeping: Bool, _ rotation: DemoServer.Rotation,
     at now: Date

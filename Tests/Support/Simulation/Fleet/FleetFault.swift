@@ -1,4 +1,4 @@
-/// What is broken on purpose in the protocol of brokers that share a store, to see that it is found.
+/// A fault in the protocol of brokers that share a store, to test that the simulation finds it.
 enum FleetFault: String, CaseIterable {
   /// Neither a commit nor a prolongation compares the fence.
   case noFence = "no-fence"

@@ -3,7 +3,7 @@ import Foundation
 import Grants
 import SQLiteStore
 
-/// What is on disk, as a crash leaves it, and all that a disk does to who writes on it.
+/// The contents of the disk after a crash, and the faults of writing to it.
 final class ModelDisk {
   enum Trouble: String {
     case full
@@ -17,7 +17,7 @@ final class ModelDisk {
 
   enum Verdict {
     case write
-    /// On disk, and the process ends before it learns of it.
+    /// On disk, and the process ends before it gets the answer.
     case writeThenCrash
     case fail(StoreError)
   }
@@ -33,13 +33,13 @@ final class ModelDisk {
   var trouble: Trouble?
   /// When it was last in trouble.
   var lastTrouble: Moment = .min / 2
-  /// Of so many commits one meets a crash; 0: none.
+  /// One of this number of commits meets a crash; 0: none.
   var crashesOneIn = 0
-  /// For the check of the checker: of so many commits one is lost, though it was answered as done.
+  /// To test the check: one of this number of commits is lost, although it was answered as done.
   var dropsOneIn = 0
   private var queue: [Waiting] = []
   private var busyUntil: Moment = 0
-  /// What it was given while it was slow is written by then.
+  /// The time at which the commits of a slow period are written.
   private(set) var slowUntil: Moment = .min / 2
 
   init(_ world: World, seed: UInt64) {
@@ -98,16 +98,16 @@ final class ModelDisk {
     world.committed(changes)
   }
 
-  /// What was there before the simulation began.
+  /// The contents before the simulation began.
   func prepare(_ changes: [Change]) {
     for change in changes { contents.apply(change) }
     world.wasThere(changes)
   }
 
-  /// A new database took the old one's place.
+  /// A new database replaced the old one.
   func replace(by state: StoredState) {
     world.counts.add("rebuilds")
-    world.trace.add(world.now, "    disk: written anew")
+    world.trace.add(world.now, "    disk: rebuilt")
     let before = contents
     contents = StoredContents(state)
     if trouble == .gone || trouble == .missing {
@@ -118,7 +118,7 @@ final class ModelDisk {
     world.committed(state.grants.map { .putGrant($0) })
   }
 
-  /// What a look at the database finds.
+  /// The result of a check of the database.
   var finding: StoreError? {
     switch trouble {
     case nil, .slow, .full: nil
@@ -127,10 +127,10 @@ final class ModelDisk {
     }
   }
 
-  private static let damaged = StoreError.corrupt(path: "simulated", detail: "it is gone")
+  private static let damaged = StoreError.corrupt(path: "simulated", detail: "it was removed")
 }
 
-/// The rows, as the store's contract has them: `put` replaces what has the same key.
+/// The rows by the store's contract: `put` replaces the row with the same key.
 struct StoredContents: Equatable {
   var grants: [AccountName: SavedGrant] = [:]
   /// Each account's own.

@@ -17,7 +17,7 @@ final class ModelNetwork {
     let form: [String: String]
     let run: Int
     let sentAt: Moment
-    /// How long the process had stood still before.
+    /// How long the process had been stopped before.
     let stillness: Moment
     let answer: (Outcome) -> Void
     var isOver = false
@@ -38,7 +38,7 @@ final class ModelNetwork {
       self.answer = answer
     }
 
-    /// Until who asked is told that no answer came.
+    /// Until the caller is informed that no answer came.
     var limit: Moment { request.purpose == .revocation ? ModelNetwork.revocationDeadline : ModelNetwork.deadline }
     var isRefresh: Bool { form["grant_type"] == "refresh_token" }
     var refreshToken: Token? { form["refresh_token"].flatMap(Token.init) }
@@ -73,7 +73,7 @@ final class ModelNetwork {
       world.checkProbes(provider)
     }
     var fault = fault(provider)
-    // A 200 says that the token is revoked, whatever comes with it (RFC 7009 §2.2), and a 4xx that it cannot be.
+    // A 200 means that the token is revoked, regardless of its body (RFC 7009 §2.2), and a 4xx that it cannot be.
     if request.purpose == .revocation, let drawn = fault, !Fault.outages.contains(drawn) { fault = .unavailable }
     world.counts.add("requests")
     if let fault {
@@ -106,7 +106,7 @@ final class ModelNetwork {
     exchange.arrival = (world.time.after(there, action), action)
   }
 
-  /// As the real transport: counts the time in which the process runs, and reads what has come before it gives up.
+  /// As the real transport: counts the time in which the process runs, and reads received data before it gives up.
   private func lapse(_ limit: Moment, of exchange: Exchange, _ action: @escaping () -> Void) {
     world.time.after(limit - age(exchange)) { [self] in
       guard !exchange.isOver, exchange.run == world.run,
@@ -126,7 +126,7 @@ final class ModelNetwork {
   private func fault(_ provider: ModelProvider) -> Fault? {
     let now = world.now
     let windows = provider.faults.filter { $0.from <= now && now < $0.until }
-    // In an outage nothing else happens.
+    // In an outage no other fault happens.
     for window in windows.filter(\.isOutage) + windows {
       if random.chance(window.share) { return random.pick(window.kinds) }
     }
@@ -211,7 +211,7 @@ final class ModelNetwork {
     exchange.answer(outcome)
   }
 
-  /// The process that sent them is gone: nobody hears their answers. What was sent arrives at once or never.
+  /// The process that sent them has ended: no process gets their answers. Sent data arrive at once or never.
   func crash() {
     let dead = underWay
     underWay = []
@@ -249,7 +249,7 @@ final class ModelNetwork {
   }
 }
 
-/// What the broker sends by.
+/// The transport of the broker.
 final class ModelTransport: Transport, @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
   private let network: ModelNetwork

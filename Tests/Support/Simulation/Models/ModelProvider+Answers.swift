@@ -2,7 +2,7 @@ import Foundation
 import OAuth
 
 extension ModelProvider {
-  /// Reads a request and does what it asks for. `isHeard`: the one who asked will hear the answer.
+  /// Reads a request and acts on it. `isHeard`: the sender will get the answer.
   func act(_ exchange: ModelNetwork.Exchange, at now: Moment, isHeard: Bool) -> HTTPResponse {
     switch exchange.request.purpose {
     case .discovery: return json(metadata)
@@ -82,7 +82,7 @@ func page(_ status: Int, _ headers: [HTTPRequest.Header] = []) -> HTTPResponse {
 }
 
 extension Fault {
-  /// What comes instead of the correct answer.
+  /// The answer instead of the correct one.
   func response(_ random: inout Randomness, good: HTTPResponse?, longWaits: Bool) -> HTTPResponse? {
     switch self {
     case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .slow, .odd, .tooLargeAfter:
@@ -107,10 +107,10 @@ extension Fault {
   }
 }
 
-/// What servers make of the members of a token response (RFC 6749 §5.1).
+/// Unusual members of token responses of real servers (RFC 6749 §5.1).
 struct Oddity {
   let response: HTTPResponse
-  /// Nobody can read how long the access token lives.
+  /// The lifetime of the access token is unreadable.
   var hidesLifetime = false
   /// The access token can be used all the same.
   var isHarmless = true

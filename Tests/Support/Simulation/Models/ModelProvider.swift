@@ -21,16 +21,16 @@ final class ModelProvider {
   var rotating: Rotating
   /// Seconds on the wire; nil: it does not say.
   var accessLifetime: Int64?
-  /// Of a refresh token that is not used for so long; nil: for ever.
+  /// The lifetime of an unused refresh token; nil: unlimited.
   var refreshLifetime: Moment?
   var saysRefreshLifetime = false
   var refreshIn: Int64?
-  /// Every so many refreshes bring a new refresh token; the others say nothing of it.
+  /// Each refresh of this number brings a new refresh token; the other answers do not contain one.
   var rotatesEvery = 1
   var latency: ClosedRange<Moment> = 20...300
   /// How far its clock is off, as its answers show.
   var dateOffset: Moment?
-  /// A refresh token comes with the first consent alone.
+  /// A refresh token comes only with the first consent.
   var givesRefreshTokenOnce = false
   var isDiscovered = false
 
@@ -94,7 +94,7 @@ final class ModelProvider {
 
   // MARK: What it does
 
-  /// What a person gave this client, until it ends.
+  /// The grant of a user to this client, until it ends.
   final class Session {
     let provider: Int
     let number: Int
@@ -103,11 +103,11 @@ final class ModelProvider {
     var ended: End?
     var refreshTokens: [RefreshToken] = []
     var accessTokens: [AccessToken] = []
-    /// Its client forgot it, and will not get a refresh token by asking for the same again.
+    /// Its client removed it, and will not get a refresh token by requesting the same again.
     var isForgotten = false
     /// That it has ended is on disk…
     var isEndSaved = false
-    /// …and an event told of it.
+    /// …and an event reported it.
     var isEndTold = false
     /// Why the broker may not have the newest refresh token, if there is a reason.
     var excuse: Excuse?
@@ -129,7 +129,7 @@ final class ModelProvider {
   }
 
   enum End: String {
-    /// The person took the consent back.
+    /// The user withdrew the consent.
     case withdrawn
     /// The client asked for it (RFC 7009).
     case revoked
@@ -158,7 +158,7 @@ final class ModelProvider {
     var run: Int
   }
 
-  /// A person signed in before the simulation began, or does now.
+  /// A user signed in before the simulation began, or does now.
   func begin(account: Int, withRefreshToken: Bool, at now: Moment) -> Session {
     let session = Session(provider: index, number: sessions.count, account: account)
     if withRefreshToken { session.refreshTokens.append(RefreshToken(issuedAt: now)) }
@@ -197,7 +197,7 @@ final class ModelProvider {
   }
 
   enum Refreshed {
-    /// The access token's number, and the new refresh token's where there is one.
+    /// The access token's number, and the new refresh token's if there is one.
     case granted(access: Int, refresh: Int?)
     case refused
   }
@@ -244,7 +244,7 @@ extension ModelProvider {
   }
 }
 
-/// A token's text and what it means: `r.PROVIDER.SESSION.NUMBER` or `a.…`.
+/// A token's text and its meaning: `r.PROVIDER.SESSION.NUMBER` or `a.…`.
 struct Token: Equatable {
   enum Kind: String { case refresh = "r", access = "a" }
 

@@ -3,7 +3,7 @@ import Foundation
 import Grants
 import SQLiteStore
 
-/// What the broker writes with: the real store on a real folder, or rows in memory, behind a disk that fails.
+/// The store of the broker: the real store in a real folder, or rows in memory, behind a disk with faults.
 final class ModelStore: Store, @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
   private let disk: ModelDisk
@@ -24,7 +24,7 @@ final class ModelStore: Store, @unchecked Sendable {
     let outcome = await outside { () async throws(StoreError) in try await real.load() }
     let state = try outcome.get()
     if StoredContents(state) != disk.contents {
-      disk.world.violated(.store, "the store gives back something else than what was committed")
+      disk.world.violated(.store, "the store returns other rows than the committed ones")
     }
     return state
   }
@@ -46,7 +46,7 @@ final class ModelStore: Store, @unchecked Sendable {
       guard disk.world.run == run else { return continuation.resume(returning: .fail(.closed)) }
       disk.write { continuation.resume(returning: $0) }
     }
-    // It was stopped, and killed before it went on.
+    // It was stopped, and killed before it continued.
     guard disk.world.run == run else { throw .closed }
     switch verdict {
     case .fail(let error): throw error
@@ -54,7 +54,7 @@ final class ModelStore: Store, @unchecked Sendable {
       try await write(changes)
     case .writeThenCrash:
       try await write(changes)
-      // Nobody hears of it: the process ends at this moment.
+      // No process gets the answer: the process ends at this moment.
       await disk.world.untilCrash()
       throw .closed
     }
