@@ -50,7 +50,7 @@ import Testing
       shown: ["Sign-in failed", "invalid_grant", "check the clock"]),
     Case(
       outcome: .actionRequired(message: "Too many devices"), status: 200,
-      shown: ["One more thing to do", "You are not signed in yet.", "Go back to where you started", "Too many devices"]),
+      shown: ["One more thing to do", "You are not signed in yet.", "Go back to the program", "Too many devices"]),
     Case(
       outcome: .redirect(url: "https://as.example/next?a=b&c=%20d"), status: 303,
       shown: ["One more step", "https://as.example/next?a=b&amp;c=%20d"]),

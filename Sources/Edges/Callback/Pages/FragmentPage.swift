@@ -62,12 +62,13 @@ enum FragmentPage {
     status: .ok, tone: .neutral, heading: "Completing the sign-in", lead: "This takes a moment.")
 
   private static let lost = Page(
-    status: .ok, tone: .bad, heading: "No answer", lead: "What the provider answered may not have arrived.",
-    hint: "See in the program where you began whether you are signed in. If not, start the sign-in again.")
+    status: .ok, tone: .bad, heading: "No answer", lead: "The provider's answer may not have arrived.",
+    hint: "The program that started the sign-in shows the result. If it failed, start the sign-in again.")
 
   private static let withoutScript = Page(
     status: .ok, tone: .bad, heading: "One more thing to do",
-    lead: "The provider answered in a part of the address that only a script can read, and none runs in this window.",
-    hint: "Paste the whole address of this page into `grantctl login --manual`, if you began there. "
-      + "If not, allow scripts for this page and reload it.")
+    lead:
+      "The provider answered in a part of the URL that only a script can read, and scripts do not run in this window.",
+    hint: "If you started with `grantctl login --manual`, paste the complete URL of this page there. "
+      + "Otherwise allow scripts for this page and reload it.")
 }

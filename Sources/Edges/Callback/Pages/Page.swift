@@ -25,7 +25,7 @@ struct Page: Equatable {
   var inPlace: Page {
     guard goesOnByItself else { return self }
     var page = self
-    (page.status, page.lead) = (.ok, "The sign-in goes on at another page.")
+    (page.status, page.lead) = (.ok, "The sign-in continues at another page.")
     return page
   }
 
@@ -78,7 +78,7 @@ extension Page {
       self.init(
         status: .ok, tone: .neutral, heading: "One more thing to do", lead: "You are not signed in yet.",
         detail: message.prefix(1).uppercased() + message.dropFirst(),
-        hint: "Go back to where you started the sign-in: it asks for the rest. \(Self.canClose)")
+        hint: "Go back to the program that started the sign-in: it asks for the rest. \(Self.canClose)")
     case .denied(let message):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
@@ -86,7 +86,7 @@ extension Page {
     case .refused(let message, let hint):
       self.init(
         status: .badRequest, tone: .bad, heading: "Answer not accepted",
-        lead: "What this browser brought back does not complete a sign-in. A sign-in that waits goes on waiting.",
+        lead: "This link does not match a pending sign-in, or its answer is invalid. A pending sign-in is still open.",
         detail: message, hint: hint)
     case .failed(let message, let hint):
       self.init(
@@ -98,7 +98,7 @@ extension Page {
         return
       }
       self.init(
-        status: .seeOther, tone: .neutral, heading: "One more step", lead: "Your browser goes on by itself.",
+        status: .seeOther, tone: .neutral, heading: "One more step", lead: "Your browser opens the next page.",
         location: location)
     case .otherUser: self = .otherUser
     case .unknownUser: self = .unknownUser
