@@ -18,8 +18,8 @@ public enum RPCReference {
 
     It speaks [JSON-RPC 2.0](https://www.jsonrpc.org/specification): one JSON text
     per line, in UTF-8, ended by a newline (`\\n`). The kernel identifies your
-    process; there are no credentials. The configuration's rules decide what you
-    may do.
+    process; there are no credentials. The rules of the configuration decide your
+    access.
 
     - **Parameters** are given by name. An unknown name is an error.
     - **Absent** means unknown: results omit unknown members, and `null` for an

@@ -82,7 +82,7 @@ extension Sections {
     Key("actor", .accountName, \.actor, standard: "none", "`token_exchange`: the account that acts for the first."),
     Key(
       "requested_token_type", .name, \.requestedTokenType, standard: "the provider's choice",
-      "`token_exchange`: what is asked for, such as `urn:ietf:params:oauth:token-type:access_token`."),
+      "`token_exchange`: the type to request, such as `urn:ietf:params:oauth:token-type:access_token`."),
   ]
 
   /// The grant that a key is of; nil: of all, or of several.

@@ -6,7 +6,7 @@ import Providers
 extension Form where Output == ProviderSettings.Redirect {
   /// `http://127.0.0.1/callback` stands for any port of the callback endpoint; other values are used unchanged.
   static var redirect: Form {
-    Form<String>.name.map("the redirect URI as it is registered") { text throws(Unfit) in
+    Form<String>.name.map("the registered redirect URI") { text throws(Unfit) in
       let uri: RedirectURI
       do throws(RedirectURIError) {
         uri = try RedirectURI(text)

@@ -35,7 +35,7 @@ extension Sections {
       "claims", .jsonObject, \.claims, "The claims that are asked for one by one (OpenID Connect Core §5.5)."),
     Key(
       "authorization_details", .jsonArray, \.authorizationDetails,
-      "What is asked for in detail (RFC 9396): tables, each with a `type`."),
+      "The authorization details to request (RFC 9396): tables, each with a `type`."),
     Key(
       "par", .word, \.par, standard: "\"when_required\"",
       "Whether authorization requests are pushed ahead (RFC 9126): `when_required` where the metadata demand it."),
@@ -107,7 +107,7 @@ extension Sections {
       "The type of tokens if the response does not contain it."),
     Key(
       "bearer_names", .names, \.response.bearerNames, standard: "[]",
-      "What the provider calls the type of a bearer token besides `Bearer`, such as `[\"user\"]`."),
+      "Other names of the provider for the token type `Bearer`, such as `[\"user\"]`."),
     Key(
       "success_member", .name, \.response.successMember,
       "A member that is `false` in a refusal with any status, such as `ok`."),
@@ -116,7 +116,7 @@ extension Sections {
       "Further members with an error's code, as dotted paths, such as `[\"error.type\"]`."),
     Key(
       "error_description_members", .names, \.response.errorDescriptionMembers, standard: "[]",
-      "Where its description may be besides `error_description`, the same way."),
+      "Further members with the description of an error, the same way."),
     Key(
       "lifetime_unit", .word, \.response.lifetimeUnit, standard: "\"seconds\"",
       "`seconds` or `milliseconds`: what `expires_in` is counted in."),
@@ -180,7 +180,7 @@ extension Sections {
   static let limits: [Key<ProviderDraft>] = [
     Key(
       "id_token_algorithms", .list(.word(SignatureAlgorithm.allCases), of: "signature algorithms"), \.idTokenWords,
-      standard: "what the metadata say, else RS256", "The signature algorithms that an ID token may have."),
+      standard: "those of the metadata, else RS256", "The signature algorithms that an ID token may have."),
     Key(
       "clock_tolerance", .duration(.zero ... .minutes(10)), \.idToken.tolerance, standard: "\"30s\"",
       "How far the clocks may differ."),

@@ -49,11 +49,12 @@ extension Sections {
     Key(
       "prefill", .word, \.signIn.settings.prefill, standard: "none",
       "Accept known data about the user (`login.start` with `prefill`), by a pushed request (RFC 9126). "
-        + "`lenient`: where that fails the login goes on without; `strict`: then it does not."),
+        + "`lenient`: if that fails, the login continues without; `strict`: it fails."),
     Key(
       "par_beside_parameters", .flag, \.signIn.settings.staysInFront, standard: "false",
-      "Keep the whole request in the address beside `request_uri`, and push only who asks and the `login_hint`, against "
-        + "RFC 9126 §4."),
+      "Send all parameters in the URL in addition to `request_uri`, and push only the client and `login_hint`, against "
+        + "RFC 9126 §4."
+    ),
     Key(
       "bridge", .bridges, \.signIn.settings.bridges, standard: "[]",
       "Another application's answers to the provider, brought by this machine: tables with `scheme`, which that "

@@ -10,7 +10,8 @@ extension Sections {
     header: "[provider.NAME]",
     meaning:
       "An authorization server, our client registration there, and its quirks. NAME is 1 to 64 characters of "
-      + "`A-Z a-z 0-9 . _ @ + -`. With a `profile` most keys come from its template; what is written here wins, and "
+      + "`A-Z a-z 0-9 . _ @ + -`. With a `profile` most keys come from its template; keys written here take precedence, "
+      + "and "
       + "tables of parameters are merged.",
     keys: identity + endpoints + client + tls + authorization + signIn + token + refreshing + ending + limits)
 
@@ -18,12 +19,12 @@ extension Sections {
     Key("profile", .name, \.profile, "The template to start from; see [providers](providers.md)."),
     Key(
       "kind", expected: Form<ProviderKind>.word.expected, standard: "\"oidc\"",
-      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. The others speak neither, and have keys of "
-        + "their own, below."
+      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. The others use neither, and have separate "
+        + "keys, below."
     ) { draft, value throws(Unfit) in
       draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue)
     },
-    Key("display_name", .name, \.displayName, standard: "NAME", "What people see."),
+    Key("display_name", .name, \.displayName, standard: "NAME", "The name that users see."),
     Key(
       "issuer", .name, \.issuer,
       "The issuer identifier, exactly as in the server's metadata, including a trailing slash. Required with `oidc`."),
@@ -106,12 +107,13 @@ extension Sections {
       "How the client's assertions are signed."),
     Key(
       "client_assertion_audience", .name, \.assertionAudience, standard: "\"token_endpoint\"",
-      "For whom the client's assertions are: `token_endpoint`, `issuer`, `endpoint` (each for the one that is asked), or a "
-        + "text that is used as it is."),
+      "The audience of the client's assertions: `token_endpoint`, `issuer`, `endpoint` (the endpoint of each request), "
+        + "or any "
+        + "other text, unchanged."),
     Key(
       "redirect_uri", .redirect, \.redirect, standard: "\"http://127.0.0.1/callback\"",
-      "Where the browser comes back, as registered. A loopback address without a port stands for any port; with a port, or "
-        + "with another scheme, it is used as it is."),
+      "The registered redirect URI. A loopback address without a port stands for any port; with a port, or with "
+        + "another scheme, it is used unchanged."),
   ]
 
   private static let tls: [Key<ProviderDraft>] = [

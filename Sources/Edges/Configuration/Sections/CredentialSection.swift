@@ -42,11 +42,11 @@ extension Sections {
       Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
         "min_ttl", .duration(.seconds(1)...(.days(1))), \.minimumTTL, standard: "`minimum_ttl`",
-        "What the token has left at least when the unit starts; no more than a fresh one has."),
+        "The minimum remaining lifetime when the unit starts, at most that of a new token."),
     ])
 
   static let credentials = Section<UnitCredentials>(
-    header: "[credentials]", meaning: "What units may load as credentials besides each `[[credential]]`.",
+    header: "[credentials]", meaning: "The credentials that units may load in addition to each `[[credential]]`.",
     keys: [
       Key(
         "by_account", .flag, \.byAccount, standard: "true",

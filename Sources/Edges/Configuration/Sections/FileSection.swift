@@ -38,7 +38,7 @@ extension Sections {
   static let file = Section<FileDraft>(
     header: "[[file]]",
     meaning:
-      "A file that has an account's token, and each new one as it comes: for programs that read their token from a file "
+      "A file with an account's token, replaced by each new token: for programs that read their token from a file "
       + "(see [token files](files.md)). It is a release to the user or group that may read it: a [[rule]] must allow it.",
     keys: [
       Key("account", .accountName, \.account, "Required. The account whose access token, or session, it is."),
@@ -49,9 +49,10 @@ extension Sections {
           + "is the home folder."),
       Key(
         "format", .word(FileDraft.Word.allCases), \.word, standard: "\"token\"",
-        "`token`: the token alone, without a newline; `id_token`: only the ID token; `header`: `Authorization: Bearer …`; `env`: `NAME=…`, for shells and "
+        "`token`: only the token, without a newline; `id_token`: only the ID token; `header`: `Authorization: Bearer …`; "
+          + "`env`: `NAME=…`, for shells and "
           + "`EnvironmentFile=`; `curl`: options for `curl --config`; `json`: an object with `access_token`, `token_type`, "
-          + "`expiry`, `expires_at`, `scope` and `account`; `template`: what `template` says."),
+          + "`expiry`, `expires_at`, `scope` and `account`; `template`: the text of `template`."),
       Key(
         "variable", .variableName, \.variable, standard: "\"ACCESS_TOKEN\"", "With format `env`: the variable's name."),
       Key(
@@ -84,8 +85,9 @@ extension Sections {
       Key("audience", .audience, \.audience, standard: "the account's", "The audience that the token is for."),
       Key(
         "min_ttl", .duration(.seconds(1)...(.days(1))), \.minimumTTL, standard: "\"60s\"",
-        "What the token in the file has left at least; no more than a fresh one has. Some programs read the file once in "
-          + "ten minutes."),
+        "The minimum remaining lifetime of the token in the file, at most that of a new token. Some programs read the "
+          + "file "
+          + "once in ten minutes."),
     ])
 
   private static let filePath = Form<String>.text.map("a path") { text throws(Unfit) in

@@ -16,26 +16,29 @@ extension Sections {
   static let http = Section<Settings.HTTPSettings>(
     header: "[http]",
     meaning:
-      "Where programs are served that speak HTTP and nothing else: `POST /token` (see [HTTP](http.md)). The kernel identifies "
+      "The HTTP listener for programs that cannot use the socket: `POST /token` (see [HTTP](http.md)). The kernel "
+      + "identifies "
       + "the caller, and the same rules hold as on the socket; browsers are refused.",
     keys: [
       Key(
         "listen", loopbackPort, \.listen, standard: "nowhere",
-        "A port of the loopback interface. The caller's user and unit are known there: rules on `exe` and on groups "
-          + "match nobody."),
+        "A port of the loopback interface. Only the caller's user and unit are known there: rules on `exe` and on groups "
+          + "match no "
+          + "caller."),
       Key(
         "unix", socketPath, \.unix, standard: "\"http.sock\" in a user instance",
-        "A Unix socket, where everything about the caller is known. A path that does not begin with `/` is beside grantd's own socket, "
-          + "for a system instance in `/run/grantd`. A user instance always has one; `grantctl mcp` uses it."),
+        "A Unix socket, which shows all properties of the caller. A relative path is in the folder of grantd's "
+          + "socket, "
+          + "for a system instance `/run/grantd`. A user instance always has one; `grantctl mcp` uses it."),
     ])
 
   static let handle = Section<HandleDraft>(
     header: "[[handle]]",
     meaning:
-      "A name by which programs ask the token endpoint for an account, as their client id or their refresh token. It is no "
-      + "secret: a [[rule]] must allow the caller. An account's own name is a handle too.",
+      "A name by which programs ask the token endpoint for an account, as their client id or their refresh token. It is "
+      + "not a secret: a [[rule]] must allow the caller. An account's own name is a handle too.",
     keys: [
-      Key("name", .handleName, \.name, "Required. What the program sends."),
+      Key("name", .handleName, \.name, "Required. The value that the program sends."),
       Key("account", .accountName, \.account, "Required. The account whose access token it gets."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",

@@ -24,7 +24,7 @@ extension Sections {
     keys: [
       Key(
         "command", .command, \.command,
-        "Required. The program, as an absolute path, and its arguments, as they are: no shell sees them."),
+        "Required. The program, as an absolute path, and its arguments, unchanged: no shell reads them."),
       Key(
         "events", .list(.word, of: "events, such as \"login.required\"", orEmpty: false), \.events, standard: "all",
         "Which events it is run for: \(EventType.allCases.map { "`\($0.rawValue)`" }.joined(separator: ", "))."),
@@ -34,7 +34,7 @@ extension Sections {
         "The accounts, by name; `*` stands for any run of characters."),
       Key(
         "timeout", .duration(.seconds(1)...(.hours(1))), \.timeout, standard: "\"30s\"",
-        "How long a run may take; then it and what it started are ended."),
+        "The time limit of a run; then it and the processes that it started are ended."),
       Key(
         "pass_environment", .list(.variable, of: "names of variables"), \.passEnvironment, standard: "none",
         "Variables of grantd's own environment that are passed on, such as `DBUS_SESSION_BUS_ADDRESS` for `notify-send`."

@@ -18,8 +18,9 @@ extension Sections {
   static let proxy = Section<ProxyDraft>(
     header: "[proxy]",
     meaning:
-      "The HTTP proxy for requests of the broker. Requests to this machine never use it. A user instance takes what is not set "
-      + "here from the environment: `https_proxy` or `HTTPS_PROXY`, `http_proxy`, and `no_proxy` or `NO_PROXY`. See "
+      "The HTTP proxy for requests of the broker. Requests to this machine never use it. For keys that are not set "
+      + "here, a user instance uses the environment: `https_proxy` or `HTTPS_PROXY`, `http_proxy`, and `no_proxy` or "
+      + "`NO_PROXY`. See "
       + "[Behind an HTTP proxy](proxy.md).",
     keys: [
       Key(

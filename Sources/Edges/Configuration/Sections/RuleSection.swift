@@ -37,7 +37,7 @@ extension Sections {
     keys: [
       Key(
         "name", .name, \.name, standard: "its file and line",
-        "What the rule is called where people read of it."),
+        "The rule's name in messages and in the audit trail."),
       Key("user", .name, \.user, "The caller's user, by name."),
       Key("uid", .id, \.uid, "The caller's user, by number."),
       Key("group", .name, \.group, "A group of the caller, by name."),
@@ -55,8 +55,9 @@ extension Sections {
       ),
       Key(
         "exe", .path, \.executable,
-        "The path of the caller's executable. Together with a user, a group or a unit: any user can run a program with code "
-          + "of their own in it. A system instance needs CAP_SYS_PTRACE to see that of other users."),
+        "The path of the caller's executable. Together with a user, a group or a unit: any user can run a program and "
+          + "change its code. A system instance needs CAP_SYS_PTRACE to see that of other users."
+      ),
       Key(
         "anyone", .flag, \.anyone, standard: "false", "Must be true in a rule that names nothing of the caller."),
       Key(
@@ -70,7 +71,7 @@ extension Sections {
           + "events; `manage`: forget accounts, reload."),
       Key(
         "methods", .list(method, of: "methods"), \.methods, standard: "[]",
-        "Methods of the socket, one by one, besides those of `access`."),
+        "Single methods of the socket, in addition to those of `access`."),
       Key(
         "requests", .list(requestPattern, of: "requests such as \"GET /repos/*\"", orEmpty: false), \.requests,
         "Requests to the provider's API that the broker sends for the caller with the account's token (`request.send`, "

@@ -24,9 +24,9 @@ enum Sections {
   static let socket = Section<Settings.SocketSettings>(
     header: "[socket]",
     meaning:
-      "The Unix socket that callers connect to, and what they may take of the broker's memory and time. A user has each share "
-      + "once, with the user's slice of control groups and subordinate user ids; so has a unit of the system. Root and the "
-      + "broker's own user have shares of their own. A change takes a restart.",
+      "The Unix socket that callers connect to, and their limits of the broker's memory and time. A user has each share "
+      + "once, with the user's slice of control groups and subordinate user ids; so has a unit of the system. Root and "
+      + "the broker's own user have separate shares. A change takes a restart.",
     keys: [
       Key(
         "path", .path, \.path,
@@ -88,7 +88,7 @@ enum Sections {
       ),
       Key(
         "minimum_ttl", .duration(.zero ... .hours(1)), \.minimumTTL, standard: "\"30s\"",
-        "What a caller's token has left at least, unless the caller asks for more."),
+        "The minimum remaining lifetime of a caller's token, unless the caller requests more."),
       Key(
         "retry_delays", .list(.duration(.seconds(1)...(.days(1))), of: "durations", orEmpty: false), \.retryDelays,
         standard: "[\"5s\", \"15s\", \"1m\", \"5m\", \"15m\"]",
@@ -121,7 +121,8 @@ enum Sections {
   static let lock = Section<Settings.LockSettings>(
     header: "[lock]",
     meaning:
-      "When a user's broker locks by itself, under the passphrase of the previous `grantctl lock`. Not in the system instance.",
+      "When a user's broker locks automatically, under the passphrase of the previous `grantctl lock`. Not in the "
+      + "system instance.",
     keys: [
       Key("on_suspend", .flag, \.onSuspend, standard: "false", "Lock before a suspend (logind's `PrepareForSleep`)."),
       Key(
@@ -155,8 +156,10 @@ enum Sections {
   static let callerLimits = Section<CallerLimits>(
     header: "[limits]",
     meaning:
-      "How much each caller may ask: each user, and of one user each unit and each executable by itself. Tokens that are "
-      + "served from memory are not counted. Who asks too often gets `rate_limited` for a while, and delays no other caller.",
+      "The limit of requests for each caller: each user, and separately each unit and each executable of one user. "
+      + "Tokens "
+      + "from memory are not counted. A caller above the limit gets `rate_limited` for a while, and delays no other "
+      + "caller.",
     keys: [
       Key(
         "requests_per_second", .number(1...1_000_000), \.rate, standard: "2000",
@@ -194,7 +197,7 @@ enum Sections {
     ])
 
   static let log = Section<Settings>(
-    header: "[log]", meaning: "What is written to the journal or the terminal.",
+    header: "[log]", meaning: "The lines that are written to the journal or the terminal.",
     keys: [
       Key(
         "level", .choice(["trace", "debug", "info", "notice", "warning", "error"]), \.logLevel, standard: "\"info\"",

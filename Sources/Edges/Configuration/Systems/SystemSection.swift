@@ -9,13 +9,13 @@ extension Sections {
       "A video management system whose users sign in elsewhere. It speaks no OAuth, so these are all its keys; see "
       + "[vms](providers/vms.md).",
     keys: site + [
-      Key("client_name", .headerValue, \.clientName, standard: "\"grantd\"", "What is sent as `X-Client`."),
+      Key("client_name", .headerValue, \.clientName, standard: "\"grantd\"", "The value of `X-Client`."),
       Key(
         "client_version", .headerValue, \.clientVersion, standard: "the broker's own",
-        "What is sent as `X-Version`. A server that answers 409 wants another one."),
+        "The value of `X-Version`. If the server answers 409, it requires another one."),
       Key(
         "language", .headerValue, \.language, standard: "\"en\"",
-        "What is sent as `hl`: how the server speaks to people."),
+        "The value of `hl`: the language of the server's texts."),
       Key("headers", .headers, \.headers, standard: "{}", "More headers for each call; they win over the others."),
       Key(
         "replace_session", .word, \.replacing, standard: "none: the user is asked",
@@ -33,7 +33,7 @@ extension Sections {
     keys: site + [
       Key(
         "path_prefix", .pathPrefix, \.pathPrefix, standard: "\"/blaize\"",
-        "What its paths begin with: `/blaize` or `/zephr`."),
+        "The first part of its paths: `/blaize` or `/zephr`."),
       Key(
         "client_type", .text, \.clientType, standard: "\"ios\"",
         "`client_type` at the start of a login; empty: none is sent."),
@@ -63,15 +63,15 @@ extension Sections {
         "The parameter that tells the server the redirect URI at the start of a login."),
       Key(
         "nonce_in_redirect", .flag, \.redirectsWithNonce, standard: "false",
-        "Give each login a redirect URI of its own, with a secret behind the path, so that a callback names its login. "
-          + "Needs `redirect_parameter`, and a server that takes such addresses."),
+        "Give each login a separate redirect URI, with a secret after the path, so that a callback names its login. "
+          + "Needs `redirect_parameter`, and a server that accepts such URIs."),
     ])
 
   /// The common keys.
   private static let site: [Key<SystemDraft>] = [
     Key("profile", .name, \.profile, "The template to start from, if there is one."),
     Key("kind", .word, \.kind, "How it speaks."),
-    Key("display_name", .name, \.displayName, standard: "NAME", "What people see."),
+    Key("display_name", .name, \.displayName, standard: "NAME", "The name that users see."),
     Key(
       "base_url", .name, \.baseURL,
       "Required. The server's URL, such as `https://vms.example.com`, to which its paths "
@@ -79,7 +79,7 @@ extension Sections {
     Key(
       "redirect_uri", .redirect, \.redirect,
       "Required, unless a parameter sends it. The redirect URI, as configured at the server: "
-        + "with a scheme of its own (`myapp://sign-in`), or `http://127.0.0.1:PORT/…`."),
+        + "with a private-use scheme (`myapp://sign-in`), or `http://127.0.0.1:PORT/…`."),
     Key(
       "login_timeout", .duration(.seconds(10)...(.days(1))), \.loginLifetime, standard: "\"10m\"",
       "The time limit of a sign-in and of the steps that follow."),

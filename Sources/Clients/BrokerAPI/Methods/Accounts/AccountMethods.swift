@@ -322,7 +322,8 @@ public enum AccountLogout: RPCMethod {
       "step":
         "`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `delete_registration` (of a provider) or `forget`.",
       "result":
-        "`done`; `queued`: it is tried again by itself; `opened`: a browser has to open `end_session_url`; `unsupported`; `refused`; `skipped`.",
+        "`done`; `queued`: it is repeated automatically; `opened`: a browser must open `end_session_url`; `unsupported`; "
+        + "`refused`; `skipped`.",
       "message": "Why, for people.",
     ]
   }
@@ -337,7 +338,9 @@ public enum AccountLogout: RPCMethod {
   ]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `opened`: `end_session_url` is there to be opened, `unsupported`, `refused`), `message`.",
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), "
+      + "`result` (`done`, `queued`: repeated automatically, `opened`: a browser must open `end_session_url`, "
+      + "`unsupported`, `refused`), `message`.",
     "end_session_url":
       "The URL that ends the user's session at the provider, for the user's browser. It names the user: keep it secret.",
   ]

@@ -26,7 +26,7 @@ public enum AuditList: RPCMethod {
   public static let name = "audit.list"
   public static let access = Access.manage
   public static let summary =
-    "Lists what was done and refused, to which account and for whom: the latest first, of the accounts that the caller may manage."
+    "Lists actions and refusals with account and caller, the latest first, of the accounts that the caller may manage."
   public static let errors: [ErrorReason] = [.storeFailure]
 
   public static let mostRecords = 500
@@ -148,8 +148,8 @@ public enum AuditList: RPCMethod {
 
   public static let paramDocs = [
     "account": "Only of this account. Without it, records of no account take a rule for all accounts.",
-    "since": "Only what was done then or later, in Unix seconds.",
-    "until": "Only what was done first then or earlier, in Unix seconds.",
+    "since": "Only actions then or later, in Unix seconds.",
+    "until": "Only actions whose first was then or earlier, in Unix seconds.",
     "uid": "Only of this user.",
     "unit": "Only of this unit, of the system or of a user's manager.",
     "action": "Only of this kind.",

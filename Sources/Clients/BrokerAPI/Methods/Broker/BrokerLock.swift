@@ -32,7 +32,7 @@ public enum BrokerLock: RPCMethod {
   public static let resultDocs = [
     "state":
       "`locking`: the broker ends its exchanges, then closes this connection; `locked`: it was locked before; `held`.",
-    "warnings": "What remains readable, for people.",
+    "warnings": "Data that remain readable, for users.",
   ]
   public static let example = MethodExample(
     params: ["passphrase": "correct horse battery staple"], result: ["state": "locking", "warnings": []])

@@ -143,7 +143,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
   public var summary: String {
     switch self {
     case .tokenRefreshed: "A new access token was issued."
-    case .tokenFailed: "A refresh failed; it is tried again by itself."
+    case .tokenFailed: "A refresh failed; the broker repeats it."
     case .scopesLost: "A refresh returned fewer scopes than granted."
     case .scopesRequired: "A server requires a scope or a newer sign-in."
     case .loginRequired: "A person must sign in again."

@@ -82,7 +82,7 @@ public enum BrokerStatus: RPCMethod {
     public static let docs = [
       "behind_seconds": "How far the clock is behind, at least, in seconds.",
       "message": "The same for users.",
-      "hint": "What an administrator should do.",
+      "hint": "The next step for an administrator.",
     ]
   }
 
@@ -126,7 +126,7 @@ public enum BrokerStatus: RPCMethod {
       "address": "Its address with a port, or a path.",
       "state": "`ok`; `failed`: it does not listen, and is tried again every 3 seconds.",
       "message": "Why it does not listen. If a program of another user has the port, its uid.",
-      "hint": "What an administrator should do.",
+      "hint": "The next step for an administrator.",
     ]
   }
 
@@ -164,7 +164,7 @@ public enum BrokerStatus: RPCMethod {
         "`ok`; `stale`: no newer token can be written, and the file has the one before; `absent`: there is no file.",
       "reason": "Why it is not `ok`: a reason, as in errors.",
       "message": "The same, for people.",
-      "hint": "What an administrator should do.",
+      "hint": "The next step for an administrator.",
       "since": "Since when it is not `ok`, in Unix seconds.",
       "restored":
         "How often another program changed or deleted the file, and it was written again. Absent: never since the start.",
@@ -289,7 +289,7 @@ public enum BrokerStatus: RPCMethod {
       "retry_at": "When it is asked again, in Unix seconds.",
       "skew_seconds":
         "How far this machine's clock is ahead of the provider's, by its latest answer; behind: negative. Absent: not known.",
-      "last_error": "What the last failed request to it said.",
+      "last_error": "The error of the last failed request to it.",
       "odd_answers":
         "What in its token answers was outside the specification and passed over. Absent: nothing, since the settings were read.",
       "lost_grants":
@@ -332,7 +332,7 @@ public enum BrokerStatus: RPCMethod {
     "provider_conditions": "How the broker finds each provider, by name.",
     "refresh_tokens_ending":
       "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
-    "caller": "Who asks, and what the policy lets them do.",
+    "caller": "The caller, and the access that the policy allows it.",
     "listeners": "The HTTP listeners of `[http]` and `[metrics]`. Absent: none is configured.",
     "files": "The token files (`[[file]]`) of accounts that the caller may observe. Absent: there are none.",
     "set_aside":

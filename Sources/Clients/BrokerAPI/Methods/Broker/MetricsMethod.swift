@@ -5,7 +5,7 @@ public enum BrokerMetrics: RPCMethod {
   public static let name = "broker.metrics"
   public static let access = Access.observe
   public static let summary =
-    "Returns what the broker counts, per provider and never per account, as OpenMetrics 1.0 text."
+    "Returns the broker's metrics, per provider and never per account, as OpenMetrics 1.0 text."
   public static let errors: [ErrorReason] = []
 
   public typealias Params = NoParams

@@ -61,7 +61,7 @@ public struct SessionView: Codable, Sendable, Equatable, Documented {
   public static let docs = [
     "session_id": "Names the session.",
     "user_agent": "The program that it is open in.",
-    "client": "What the provider calls that program.",
+    "client": "The provider's name of that program.",
     "ip": "The place from which it was opened.",
     "online": "Whether it is in use now.",
     "current": "Whether it is the one that asks.",
@@ -96,7 +96,7 @@ public enum LoginContinue: RPCMethod {
     "login_id": "As `login.start` returned it.",
     "session_id": "For `session_limit`: the session to replace.",
     "attributes":
-      "For `registration`: what the provider wants to know, by name. Without any the provider says what it wants.",
+      "For `registration`: the attributes that the provider asks for, by name. Without any the provider lists them.",
   ]
   public static let resultDocs = LoginWait.resultDocs
   public static let example = MethodExample(

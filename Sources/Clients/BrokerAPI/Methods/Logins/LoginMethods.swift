@@ -31,7 +31,7 @@ public enum LoginHandleCallback: RPCMethod {
     }
   }
 
-  public static let paramDocs = ["url": "The whole address, with its query."]
+  public static let paramDocs = ["url": "The complete URL, with its query."]
   public static let resultDocs = [
     "handled": "Whether the address belongs to a login of this broker.",
     "login_id": "The login it completed.",

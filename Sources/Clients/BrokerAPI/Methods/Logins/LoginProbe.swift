@@ -47,7 +47,7 @@ public enum LoginProbe: RPCMethod {
   public static let resultDocs = [
     "result":
       "`ok`; `failed`: the provider refuses the request; `warning`: it did not answer properly; `skipped`: the answer does not show it.",
-    "message": "What the provider answered, for users.",
+    "message": "The provider's answer, for users.",
     "hint": "The next step; present if the request was refused.",
     "cause": "The likely cause of a refusal: `client_id`, `redirect_uri` or `scopes`; absent: unknown.",
     "pushed": "Whether the request was pushed (RFC 9126). Otherwise its URL was requested, without cookies.",

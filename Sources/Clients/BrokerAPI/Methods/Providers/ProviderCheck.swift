@@ -53,7 +53,7 @@ public enum ProviderCheck: RPCMethod {
       "account": "The account, for checks of one: `granted_scopes` and `refresh_token`.",
       "result":
         "`ok`; `warning`: it works, or may; `failed`: sign-ins or refreshes will fail; `skipped`: not looked at, for the reason in `message`.",
-      "message": "What was found, for people.",
+      "message": "The result, for users.",
       "hint": "The next step; with each warning and each failure.",
     ]
   }

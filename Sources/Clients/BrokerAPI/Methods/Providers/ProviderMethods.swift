@@ -44,7 +44,7 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
     "accounts": "How many accounts there are at this provider.",
     "state":
       "`ok`; `unreachable`: it does not answer and is tried again; `recovering`: it answers again, and refreshes begin one after the other; `suspended`: the provider refuses this client, so its refreshes rest until the configuration changes; `removed`: no longer configured.",
-    "last_error": "What the last failed request to it said.",
+    "last_error": "The error of the last failed request to it.",
     "refreshes_per_second":
       "The rate that its 429 responses allow, learned by the broker; absent: no 429 in the last hour.",
   ]
@@ -74,7 +74,7 @@ public enum ProviderList: RPCMethod {
 public enum ProviderGet: RPCMethod {
   public static let name = "provider.get"
   public static let access = Access.observe
-  public static let summary = "Returns one provider: its configuration without secrets, and what it supports."
+  public static let summary = "Returns one provider: its configuration without secrets, and its features."
   public static let errors: [ErrorReason] = [.unknownProvider]
 
   public struct Params: Codable, Sendable, Equatable {

@@ -118,7 +118,8 @@ public enum ProviderUnregister: RPCMethod {
   public static let paramDocs = ["provider": "The provider's name, as `provider.register` returned it."]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`. The client of a given `client_id` is not deleted: `unsupported`."
+      "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: repeated automatically, "
+      + "`unsupported`, `refused`), `message`. The client of a given `client_id` is not deleted: `unsupported`."
   ]
   public static let example = MethodExample(
     params: ["provider": "example"],

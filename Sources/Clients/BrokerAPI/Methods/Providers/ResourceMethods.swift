@@ -155,7 +155,7 @@ public enum ResourceAdd: RPCMethod {
     "client_id": "The client identifier.",
     "scopes": "The scopes that a login asks for.",
     "forward_path": "The path of the resource below `/forward/ACCOUNT`.",
-    "warnings": "What an administrator should know, such as a client that cannot be deleted.",
+    "warnings": "Notes for an administrator, such as a client that cannot be deleted.",
   ]
   public static let example = MethodExample(
     params: ["url": "https://mcp.example.com/mcp"],

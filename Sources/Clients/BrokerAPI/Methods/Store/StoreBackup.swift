@@ -35,7 +35,7 @@ public enum StoreBackup: RPCMethod {
   }
 
   public static let paramDocs = [
-    "passphrase": "What the copy opens with: at least 8 characters. Either this or `key`.",
+    "passphrase": "The passphrase of the copy: at least 8 characters. Either this or `key`.",
     "key": "The contents of a key file, in base64: 32 bytes, or their base64 or hexadecimal text.",
   ]
   public static let resultDocs = [

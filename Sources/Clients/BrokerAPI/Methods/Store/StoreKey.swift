@@ -28,7 +28,7 @@ public enum StoreRotateKey: RPCMethod {
     "key_file": "The location of the new key; the old one was removed everywhere.",
     "accounts": "How many accounts are under it.",
     "seconds": "How long it took.",
-    "warnings": "What is still under the old key, for people.",
+    "warnings": "Files that are still under the old key, for users.",
   ]
   public static let example = MethodExample(
     params: .null,

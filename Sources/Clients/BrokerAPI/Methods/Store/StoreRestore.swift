@@ -65,7 +65,7 @@ public enum StoreRestorePart: RPCMethod {
 public enum StoreRestoreLook: RPCMethod {
   public static let name = "store.restore_look"
   public static let access = Access.manage
-  public static let summary = "Opens a copy that has come whole, and says what is in it; changes nothing."
+  public static let summary = "Opens a completely received copy, and returns its contents; changes nothing."
   public static let errors: [ErrorReason] = [.invalidBackup, .storeFailure]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -102,7 +102,7 @@ public enum StoreRestoreLook: RPCMethod {
 
   public static let paramDocs = [
     "restore_id": "As `store.restore` says it.",
-    "passphrase": "What the copy was made with. Either this or `key`.",
+    "passphrase": "The passphrase of the copy. Either this or `key`.",
     "key": "The contents of the key file that it was made with, in base64.",
   ]
   public static let resultDocs = [

@@ -6,7 +6,7 @@ public enum DPoPProof: TokenRelease {
   public static let name = "dpop.proof"
   public static let access = Access.use
   public static let summary =
-    "Signs the proof that one request to a resource server needs beside a token bound to the account's key (RFC 9449)."
+    "Signs the proof for one request with a token that is bound to the account's key (RFC 9449)."
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
     .unsupportedByProvider, .storeFailure,
@@ -53,7 +53,7 @@ public enum DPoPProof: TokenRelease {
     "timeout": "Seconds to wait for the token before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
-    "proof": "The value of the `DPoP` header field, for this one request; beside it, `Authorization: DPoP TOKEN`.",
+    "proof": "The value of the `DPoP` header field, for this one request; send it with `Authorization: DPoP TOKEN`.",
     "thumbprint": "The thumbprint of the account's key (RFC 7638), the same as `token.get`'s `dpop_thumbprint`.",
   ]
   public static let example = MethodExample(

@@ -164,7 +164,7 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "id": "The release that it was given for; `release.revoke` takes it.", "account": "The account.",
-    "method": "The method; of `token.get`: every method, since who has the token can do what they do.",
+    "method": "The method; with `token.get` every method, since a caller with the token can do the same.",
     "kind": "`id_token`: it is for ID tokens; else absent.",
     "scopes": "No more scopes than these; absent: all that the caller may have.",
     "resource": "The resource (RFC 8707).", "caller": "Whose calls, from any process that is the same otherwise.",
@@ -194,7 +194,7 @@ public enum ReleaseList: RPCMethod {
   }
 
   public static let resultDocs = [
-    "waiting": "What waits, the oldest first.", "standing": "Words that were given for some time, and hold.",
+    "waiting": "The pending releases, the oldest first.", "standing": "Approvals that are active for some time.",
   ]
   public static let example = MethodExample(
     params: .null,

@@ -55,7 +55,7 @@ public enum RequestSend: TokenRelease {
     "headers":
       "Headers to send, by name; `Authorization`, `Cookie`, `Host`, `Accept-Encoding`, `Range` and those of the connection are refused.",
     "body": "The body, as text.",
-    "body_base64": "The body, in base64 (RFC 4648 §4), in place of `body`.",
+    "body_base64": "The body, in base64 (RFC 4648 §4), instead of `body`.",
     "timeout": "Seconds to wait for the answer before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [

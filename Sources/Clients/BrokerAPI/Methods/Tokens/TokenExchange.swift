@@ -68,7 +68,7 @@ public enum TokenExchange: TokenRelease {
   ]
   public static let resultDocs = [
     "access_token": "The token that was issued; by its `issued_token_type` it may be another than an access token.",
-    "issued_token_type": "What was issued (RFC 8693 §3).",
+    "issued_token_type": "The type of the issued token (RFC 8693 §3).",
     "token_type":
       "How to present the token: `Bearer`, `DPoP`, or `N_A` if it is not an access token (RFC 8693 §2.2.1).",
     "expires_at": "When the token ends, in Unix seconds; absent if the provider did not report it.",

@@ -90,7 +90,8 @@ public enum TokenGet: TokenRelease {
     "scopes":
       "The scopes of the token (RFC 6749 §6), of those the account was granted; a part of them is a separate token, if the provider narrows. Absent: all granted ones.",
     "resource":
-      "The resource the token is for (RFC 8707); another one than the account's is a token of its own. Absent: the one the account was signed in for.",
+      "The resource the token is for (RFC 8707); another one than the account's has a separate token. Absent: the "
+      + "resource of the sign-in.",
     "audience":
       "The audience of the token, if the provider takes one. Each audience has a separate token.",
     "min_ttl":
