@@ -118,6 +118,7 @@ extension World {
       counts.add("token.get from the cache")
       guard let text = reply.accessToken else { return violated(.progress, "a cached reply without a token") }
       trace.add(now, "token.get \(account.name) → \(text) (cached)")
+      checkLifetime(reply.expiresIn, account)
       return handedOut(text, generation: reply.generation, to: account)
     }
     call(
@@ -127,6 +128,7 @@ extension World {
       switch result {
       case .success(let token):
         self.trace.add(self.now, "token.get \(account.name) → \(token.access_token ?? "")")
+        self.checkLifetime(token.expires_in, account)
         self.handedOut(token.access_token ?? "", generation: token.generation, to: account)
       case .failure(let error): self.refusedToken(error, account)
       }
@@ -143,6 +145,7 @@ extension World {
       case .success(let token):
         self.counts.add("tokens for a resource")
         self.trace.add(self.now, "token.get \(account.name) for \(resource) → \(token.access_token ?? "")")
+        self.checkLifetime(token.expires_in, account)
         if token.access_token == self.disk.contents.tokens[account.key]?.accessToken.exposed {
           return self.violated(.isolation, "\(account.name) was handed its own token for \(resource)")
         }

@@ -29,6 +29,8 @@ enum Invariant: String {
   case rest = "after the faults every account returns to a correct state"
   case store = "the store returns all committed rows"
   case progress = "time passes"
+  case starved = "no account starves at a provider with a rate limit"
+  case lifetime = "no token is returned with more than its lifetime"
   case replay = "the same seed gives the same run"
 }
 
@@ -394,7 +396,8 @@ extension World {
   /// A lost answer can be asked for again within the provider's grace: the broker has to be in time.
   private func checkGrace(_ account: ModelAccount, _ session: ModelProvider.Session) {
     let provider = account.provider
-    guard case .grace(let length) = provider.rotating, let lostAt = provider.watch.lostAt[session.number],
+    guard case .grace(let length) = provider.rotating, provider.limiter == nil,
+      let lostAt = provider.watch.lostAt[session.number],
       !provider.faults.contains(where: { $0.kinds.contains(where: \.asksToWait) })
     else { return }
     let trouble = max(lostAt, provider.watch.lastTrouble, runningSince, disk.lastTrouble, resumedAt, steppedAt)

@@ -26,6 +26,10 @@ enum Sabotage: String, CaseIterable {
   case impatient
   /// An answer with an odd member is refused whole.
   case picky
+  /// A provider with a rate limit takes no request of one account.
+  case starving
+  /// A provider says that its tokens live for twice their time.
+  case boastful
 }
 
 /// The options of the command line.

@@ -13,6 +13,8 @@ struct Randomness {
     case entropy
     /// Later additions to the plan: stops because of the disk, outages that name a wait.
     case more
+    /// Rate limits, and clocks that are behind at the start.
+    case limits
   }
 
   private var state: UInt64

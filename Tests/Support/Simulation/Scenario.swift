@@ -9,6 +9,10 @@ enum Hazard: String, CaseIterable {
   case diskFull, diskSlow, diskGone
   case crash, crashAtCommit, restart, reboot, suspend, freeze, clockStep
   case withdrawal, logins, logouts, reloads, rechecks, refusals, dates
+  case rateLimit, clockBehind
+
+  /// Drawn from a stream of their own: the rest of a seed's world is as before.
+  static let later: [Hazard] = [.rateLimit, .clockBehind]
 }
 
 extension World {
@@ -24,8 +28,9 @@ struct Scenario {
   init(_ world: World) { self.world = world }
 
   mutating func prepare() {
-    let drawn = Hazard.allCases.filter { _ in world.plan.chance(0.4) }
-    world.hazards = Set(drawn).subtracting(world.options.without)
+    let drawn = Hazard.allCases.filter { !Hazard.later.contains($0) && world.plan.chance(0.4) }
+    let later = Hazard.later.filter { _ in world.limits.chance(0.25) }
+    world.hazards = Set(drawn + later).subtracting(world.options.without)
     healsAt = world.plan.pick([10 * minute, 20 * minute, 40 * minute, hour, 2 * hour])
     if world.plan.chance(0.01) { healsAt = day }
     if world.plan.chance(0.0005) { healsAt = 14 * day }
@@ -47,6 +52,8 @@ struct Scenario {
     machine()
     people()
     programs()
+    limitRates()
+    startWithClockBehind()
     world.healsAt = healsAt
     world.time.at(healsAt) { [world] in world.heal() }
   }

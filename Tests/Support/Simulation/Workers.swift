@@ -82,7 +82,8 @@ extension Counts {
       "token.get from the cache", "token.report_rejected",
       "ended by the provider",
       "ended as lost_rotation", "ended without a refresh token", "at rest: ok", "at rest: login_required",
-      "real stores",
+      "real stores", "requests over a rate limit", "accounts looked at within a rate limit",
+      "starts with a clock behind", "lifetimes looked at",
     ]
 
   var missing: [String] { Self.wanted.filter { self[$0] == 0 } }

@@ -22,6 +22,7 @@ final class World: @unchecked Sendable {
   var clients: Randomness
   private var entropy: Randomness
   var more: Randomness
+  var limits: Randomness
   let time: VirtualTime
   let trace: Trace
   var counts = Counts()
@@ -64,6 +65,7 @@ final class World: @unchecked Sendable {
     clients = Randomness(seed: seed, .clients)
     entropy = Randomness(seed: seed, .entropy)
     more = Randomness(seed: seed, .more)
+    limits = Randomness(seed: seed, .limits)
     time = VirtualTime(Randomness(seed: seed &+ 0x5eed, .order))
     trace = Trace(isKept: isTraced)
     disk = ModelDisk(self, seed: seed)

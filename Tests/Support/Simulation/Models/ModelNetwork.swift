@@ -137,6 +137,10 @@ final class ModelNetwork {
   private func arrive(_ exchange: Exchange, _ fault: Fault?, back: Moment) {
     exchange.arrival = nil
     let provider = exchange.provider
+    if fault == nil, let wait = world.limited(exchange) {
+      let answer = json(#"{"error":"slow_down"}"#, status: 429, [.init("Retry-After", "\(wait)")])
+      return _ = world.time.after(back) { self.deliver(exchange, answer) }
+    }
     let acts = fault?.acts ?? true
     let isAnswered = fault?.isAnswered ?? true
     let isHeard = isAnswered && !exchange.isOver && exchange.run == world.run

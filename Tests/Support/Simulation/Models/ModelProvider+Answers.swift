@@ -58,7 +58,7 @@ extension ModelProvider {
 
   private func granted(_ session: Session, _ access: Int, _ refresh: Int?) -> HTTPResponse {
     var members = #""access_token":"\#(Token(.access, session, access).text)","token_type":"Bearer""#
-    if let accessLifetime { members += #","expires_in":\#(accessLifetime)"# }
+    if let accessLifetime { members += #","expires_in":\#(accessLifetime * (sabotage == .boastful ? 2 : 1))"# }
     if let refresh { members += #","refresh_token":"\#(Token(.refresh, session, refresh).text)""# }
     if let refreshIn { members += #","refresh_in":\#(refreshIn)"# }
     if saysRefreshLifetime, let refreshLifetime {

@@ -38,6 +38,8 @@ final class ModelProvider {
   private var codes: [String: (account: Int, isSpent: Bool)] = [:]
   private var codeCount = 0
   var faults: [FaultWindow] = []
+  /// Nil: it takes all requests.
+  var limiter: RateLimiter?
   var watch = ProviderWatch()
   var sabotage: Sabotage?
   var missed = 0
@@ -89,6 +91,7 @@ final class ModelProvider {
     var text = "\(name): rotation \(rotating), access tokens \(lifetime)"
     if let refreshLifetime { text += ", refresh tokens \(refreshLifetime / second) s" }
     if rotatesEvery > 1 { text += ", rotates every \(rotatesEvery)rd time" }
+    if let limiter { text += ", one request in \(limiter.interval) ms" }
     return text + (isDiscovered ? ", discovered" : "")
   }
 
