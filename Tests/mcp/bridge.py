@@ -8,7 +8,7 @@ import threading
 import time
 import tomllib
 
-from clients import CALLS, HERE, LIFETIME_SECONDS, START_SECONDS, python
+from clients import CALLS, LIFETIME_SECONDS, PEERS, START_SECONDS, python
 from grantd_testing import Program, environment, free_ports, wait_until
 from logins import case
 from scene import must, same
@@ -242,13 +242,13 @@ def sdk_stdio(scene):
     program = python()
     (port,) = free_ports()
     log = scene.folder / "sdk.log"
-    server = Program([program, HERE / "sdk_server.py", port, LIFETIME_SECONDS], log)
+    server = Program([program, PEERS / "sdk_server.py", port, LIFETIME_SECONDS], log)
     scene.closing.callback(server.kill)
     wait_until(lambda: "running on" in log.read_text(), START_SECONDS, "the SDK's server serves")
     broker = scene.start()
     broker.login(f"http://127.0.0.1:{port}/mcp", "notes")
     client = subprocess.Popen(
-        [program, HERE / "stdio_client.py", str(CALLS), "0.5", broker.products / "grantctl", "--socket", broker.socket, "mcp",
+        [program, PEERS / "stdio_client.py", str(CALLS), "0.5", broker.products / "grantctl", "--socket", broker.socket, "mcp",
          "notes"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     scene.closing.callback(client.kill)
     lines = []

@@ -15,6 +15,7 @@ from logins import LIST, case, works
 from scene import Skip, must, same
 
 HERE = pathlib.Path(__file__).resolve().parent
+PEERS = HERE / "peers"
 LIFETIME_SECONDS = 6
 CALLS, PAUSE_SECONDS = 40, 0.5
 START_SECONDS = 30
@@ -193,13 +194,13 @@ def sdk(scene):
     program = python()
     (port,) = free_ports()
     log = scene.folder / "sdk.log"
-    server = Program([program, HERE / "sdk_server.py", port, LIFETIME_SECONDS], log)
+    server = Program([program, PEERS / "sdk_server.py", port, LIFETIME_SECONDS], log)
     scene.closing.callback(server.kill)
     wait_until(lambda: "running on" in log.read_text(), START_SECONDS, "the SDK's server serves")
     broker = scene.start()
     broker.login(f"http://127.0.0.1:{port}/mcp", "notes")
     url = f"http://127.0.0.1:{broker.address}/forward/notes/mcp"
-    client = subprocess.Popen([program, HERE / "sdk_client.py", url, str(CALLS), str(PAUSE_SECONDS)], text=True,
+    client = subprocess.Popen([program, PEERS / "sdk_client.py", url, str(CALLS), str(PAUSE_SECONDS)], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     scene.closing.callback(client.kill)
     with contextlib.closing(client.stdout):
@@ -214,14 +215,14 @@ def ended_grant(scene):
     program = python()
     (port,) = free_ports()
     log = scene.folder / "sdk.log"
-    server = Program([program, HERE / "sdk_server.py", port, LIFETIME_SECONDS], log)
+    server = Program([program, PEERS / "sdk_server.py", port, LIFETIME_SECONDS], log)
     scene.closing.callback(server.kill)
     wait_until(lambda: "running on" in log.read_text(), START_SECONDS, "the SDK's server serves")
     broker = scene.start()
     resource = f"http://127.0.0.1:{port}/mcp"
     broker.login(resource, "notes")
     url = f"http://127.0.0.1:{broker.address}/forward/notes/mcp"
-    client = subprocess.Popen([program, HERE / "sdk_client.py", url, str(CALLS), "0.25"], text=True,
+    client = subprocess.Popen([program, PEERS / "sdk_client.py", url, str(CALLS), "0.25"], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     scene.closing.callback(client.kill)
     lines = []

@@ -13,7 +13,7 @@ import threading
 import urllib.parse
 import urllib.request
 
-from clients import HERE, START_SECONDS
+from clients import HERE, PEERS, START_SECONDS
 from grantd_testing import Program, Wrong, environment, free_ports, wait_until
 from logins import case
 from scene import LOGIN_SECONDS, PAUSE_SECONDS, Login, Skip, must, same, visit
@@ -92,7 +92,7 @@ def fastmcp_proxy(scene):
     authorization.clients["proxy"] = {}
     (port,) = free_ports()
     log = scene.folder / "fastmcp.log"
-    server = Program([program, HERE / "fastmcp_server.py", port, authorization.url, "proxy"], log,
+    server = Program([program, PEERS / "fastmcp_server.py", port, authorization.url, "proxy"], log,
                      env=environment(scene.folder))
     scene.closing.callback(server.kill)
     wait_until(lambda: "running on" in log.read_text() or server.status is not None, START_SECONDS, "FastMCP serves")
@@ -173,7 +173,7 @@ def nanoidp_document(scene):
                     "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
     (port,) = free_ports()
     log = scene.folder / "nanoidp.log"
-    process = Program([program, HERE / "nanoidp_server.py", folder, port], log,
+    process = Program([program, PEERS / "nanoidp_server.py", folder, port], log,
                       env=environment(scene.folder) | {"SSL_CERT_FILE": str(folder / "certificate.pem")})
     scene.closing.callback(process.kill)
     wait_until(lambda: "ready " in log.read_text() or process.status is not None, START_SECONDS, "nanoidp serves")
@@ -205,7 +205,7 @@ def django_mcp_oauth(scene):
     folder.mkdir()
     (port,) = free_ports()
     log = scene.folder / "django.log"
-    process = Program([program, HERE / "django_server.py", folder, port], log, env=environment(scene.folder))
+    process = Program([program, PEERS / "django_server.py", folder, port], log, env=environment(scene.folder))
     scene.closing.callback(process.kill)
     wait_until(lambda: "ready" in log.read_text() or process.status is not None, START_SECONDS, "Django serves")
     must(process.status is None, f"Django ended: {log.read_text()[-1500:]}")

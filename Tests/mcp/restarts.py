@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 
-from clients import HERE, START_SECONDS
+from clients import PEERS, START_SECONDS
 from grantd_testing import wait_until
 from logins import case
 from manager import ManagedBroker
@@ -22,7 +22,7 @@ class Client:
 
     def __init__(self, scene, program, broker, calls, pause):
         url = f"http://127.0.0.1:{broker.address}/forward/notes/mcp"
-        self.run = subprocess.Popen([program, HERE / "sdk_client.py", url, str(calls), str(pause), "times"], text=True,
+        self.run = subprocess.Popen([program, PEERS / "sdk_client.py", url, str(calls), str(pause), "times"], text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         scene.closing.callback(self.run.kill)
         self.lines, self.calls = [], calls

@@ -11,7 +11,7 @@ import threading
 import time
 
 from bridge import INITIALIZE, Bridge
-from clients import HERE, START_SECONDS, python
+from clients import PEERS, START_SECONDS, python
 from grantd_testing import Program, free_ports, wait_until
 from logins import case
 from scene import must, same
@@ -29,7 +29,7 @@ is_long = bool(os.environ.get("GRANTD_TEST_LONG"))
 def sdk_server(scene, lifetime):
     program, log = python(), scene.folder / "sdk.log"
     (port,) = free_ports()
-    server = Program([program, HERE / "sdk_server.py", port, lifetime], log)
+    server = Program([program, PEERS / "sdk_server.py", port, lifetime], log)
     scene.closing.callback(server.kill)
     wait_until(lambda: "running on" in log.read_text(), START_SECONDS, "the SDK's server serves")
     return program, f"http://127.0.0.1:{port}/mcp", log
@@ -54,7 +54,7 @@ def long_session(scene):
     url = f"http://127.0.0.1:{broker.address}/forward/notes/mcp"
     bridge = [broker.products / "grantctl", "--socket", broker.socket, "mcp", "notes"]
     # The SDK's client by HTTP does not repeat a request that found no server: it runs after the restarts.
-    clients = [[program, HERE / "stdio_client.py", str(calls), str(pause), *bridge]]
+    clients = [[program, PEERS / "stdio_client.py", str(calls), str(pause), *bridge]]
     runs = [subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for words in clients]
     for run in runs:
         scene.closing.callback(run.kill)
@@ -73,7 +73,7 @@ def long_session(scene):
         same(own, ["add"] + [f"sum {number + 1}" for number in range(calls)], "the answers")
     refreshes = log.read_text().count("REFRESHED")
     must(refreshes >= seconds / lifetime - 1, f"only {refreshes} refreshes")
-    direct = subprocess.run([program, HERE / "sdk_client.py", url, "10", "0.1"], capture_output=True, text=True, timeout=60)
+    direct = subprocess.run([program, PEERS / "sdk_client.py", url, "10", "0.1"], capture_output=True, text=True, timeout=60)
     same(direct.stdout.split("\n")[:2], ["sum 1", "sum 2"], "the answers by HTTP after the restarts")
     print(f"# {calls} calls in {seconds} s with tokens of {lifetime} s and {restarts} restarts: 0 failed, {refreshes} refreshes")
 
