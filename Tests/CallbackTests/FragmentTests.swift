@@ -36,7 +36,7 @@ extension RawClient {
       #expect(response.body == FragmentPage.html)
       #expect(handler.urls.isEmpty)
       #expect(handler.askedForFragments == ["http://127.0.0.1:\(client.port)/callback"])
-      // A preview asks nobody.
+      // A preview sends no request.
       #expect(try await client.request("GET", "/callback", headers: ["Sec-Purpose: prefetch"]).status == 503)
       #expect(try await client.request("HEAD", "/callback").status == 200)
       #expect(handler.askedForFragments.count == 1 && handler.urls.isEmpty)
@@ -159,7 +159,7 @@ extension RawClient {
         "Content-Length: 3",
       ], status: 200),
     .from("a stranger's page", ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"], 403),
-    .from("a stranger's page in an old browser", ["Origin: https://evil.example"], 403),
+    .from("a foreign page in an old browser", ["Origin: https://evil.example"], 403),
     .from("a page without a name", ["Origin: null", "Sec-Fetch-Site: cross-site"], 403),
     .from("a page of another port", ["Origin: http://127.0.0.1:1", "Sec-Fetch-Site: same-site"], 403),
     .from("a page of another port that poses as ours", [origin, "Sec-Fetch-Site: same-site"], 403),
@@ -169,7 +169,7 @@ extension RawClient {
     .from("two origins", [origin, "Origin: https://evil.example"], 403),
     .from("two origins in one", ["Origin: http://127.0.0.1:PORT https://evil.example"], 403),
     .from("two sites", [origin, "Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: cross-site"], 403),
-    .from("a person's own doing", [origin, "Sec-Fetch-Site: none"], 403),
+    .from("a URL entered by the user", [origin, "Sec-Fetch-Site: none"], 403),
     .from("no origin", ["Sec-Fetch-Site: same-origin"], 403),
     .from("neither", [], 403),
     .type("no type", [], 415),

@@ -14,7 +14,7 @@ import Testing
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
   }
 
-  /// Somebody else's socket, on a port that nobody has on the other family: the tests beside this one have many.
+  /// A foreign socket, on a port that is free in the other family: other tests use many ports.
   static func squat(_ host: String) async throws -> any Channel {
     let bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -53,7 +53,7 @@ import Testing
       #expect(listener.addresses.count == 1)
       let response = try await RawClient(host: open, port: client.port).request("GET", "/callback")
       #expect(response.status == 200)
-      // Somebody else may have that number there.
+      // Another process may have that number there.
       _ = try? await RawClient(host: closed, port: client.port).request("GET", "/callback?foreign")
       #expect(handler.urls.count == 1)
     }

@@ -8,7 +8,7 @@ import Testing
   /// Bytes of a form that is just taken.
   static let longest = 128 * 1024
 
-  /// Of ASCII.
+  /// Only ASCII.
   static func chunked(_ form: String, size: Int) -> String {
     let form = Array(form.utf8)
     let head = "POST /backchannel-logout/demo HTTP/1.1\r\nHost: a\r\n\(RawClient.formType)\r\n"
@@ -64,7 +64,7 @@ import Testing
       let connection = try await client.open(staysOpen: true)
       try await connection.write(Self.announced("900000"))
       try expectRefusal(try await connection.response(), 413)
-      // Where the server cuts, one of the pieces cannot be written.
+      // If the server closes the connection, one of the parts cannot be written.
       for _ in 0..<100 { try await connection.write(Self.form(8000)) }
       await connection.close()
     }

@@ -63,7 +63,7 @@ import Testing
     let handler = ScriptedHandler(holds: true)
     try await withListener(configuration, handler: handler) { _, client async throws in
       for number in 1...3 { try expectRefusal(try await client.logOut("a=\(number)"), 503) }
-      // Those that nobody waits for any more still count.
+      // Abandoned requests are still counted.
       #expect(handler.logouts.map(\.form) == ["a=1", "a=2"])
       handler.letGo()
       #expect(!handler.wasCancelled)

@@ -127,7 +127,7 @@ func expectRefusal(
     .header("a form of a page of the same site", "Sec-Fetch-Site: same-site", 403),
     .header("a form of a page of the same origin", "Sec-Fetch-Site: same-origin", 403),
     .header("a preview's purpose is for pages", "Sec-Purpose: prefetch", 200),
-    .header("cookies say nothing", "Cookie: a=b", 200),
+    .header("cookies have no effect", "Cookie: a=b", 200),
   ]
 
   @Test("A logout request is accepted by its method, path and type, for any public host", arguments: cases)

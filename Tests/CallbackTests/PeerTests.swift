@@ -91,7 +91,7 @@ import Testing
     let pair = try pair(number)
     defer { pair.end() }
     #expect(pair.owner(lookup) == .user(getuid()))
-    // Somebody else's port.
+    // A port of another process.
     var elsewhere = pair.other
     elsewhere.port = pair.own.port
     #expect(pair.owner(lookup, other: elsewhere) == .nobody)
@@ -150,7 +150,7 @@ import Testing
     ([line("0100007F:A2D5 0100007F:1A0A", "01", "1", "2"), line(ends, "01", "1000", "31337")], .user(1000)),
     // The other direction is our own socket.
     ([line("0100007F:1A0A 0100007F:A2D4", "01", "990", "2")], .nobody),
-    // Closed, with the uid of nobody in particular, before a new one at the same address.
+    // Closed, with an arbitrary uid, before a new one at the same address.
     ([line(ends, "06", "0", "0")], .nobody),
     ([line(ends, "06", "0", "0"), line(ends, "01", "1000", "31337")], .user(1000)),
     ([line(ends, "0A", "1000", "31337")], .nobody),
@@ -171,7 +171,7 @@ import Testing
         own: try SocketAddress(ipAddress: own, port: 6666), other: try SocketAddress(ipAddress: other, port: 41684),
         inFile: file)
     }
-    // Of little-endian machines.
+    // As on little-endian machines.
     #expect(try ends("127.0.0.1", "127.0.0.1", "tcp") == Self.ends)
     let mapped = "0000000000000000FFFF00000100007F"
     #expect(try ends("127.0.0.1", "127.0.0.1", "tcp6") == "\(mapped):A2D4 \(mapped):1A0A")

@@ -31,8 +31,8 @@ import Testing
       name: "the host in capitals", host: "BROKER.example.COM", path: "/callback",
       url: "https://broker.example.com/callback?code=1"),
     Case(
-      name: "a path that is this machine's alone", host: "broker.example.com", path: "/own", url: nil, status: 404),
-    Case(name: "a path that is the web's alone", host: "127.0.0.1:PORT", path: "/web/callback", url: nil, status: 404),
+      name: "a path only of this machine", host: "broker.example.com", path: "/own", url: nil, status: 404),
+    Case(name: "a path only of the web", host: "127.0.0.1:PORT", path: "/web/callback", url: nil, status: 404),
     Case(
       name: "this machine", host: "127.0.0.1:PORT", path: "/callback", url: "http://127.0.0.1:PORT/callback?code=1"),
     Case(name: "the listener's port", host: "broker.example.com:PORT", path: "/callback", url: nil, status: 421),

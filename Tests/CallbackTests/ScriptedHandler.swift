@@ -22,7 +22,7 @@ final class ScriptedHandler: CallbackHandler {
     var urls: [String] = []
     var browsers: [BrowserUser] = []
     var links: [Opened] = []
-    /// Where somebody asked whether a fragment is awaited.
+    /// The requests that asked whether a fragment is expected.
     var asked: [String] = []
     var logouts: [Logout] = []
     /// Callbacks, opened links and logouts.

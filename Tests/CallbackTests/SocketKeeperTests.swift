@@ -47,7 +47,7 @@ private final class Holder: Sendable {
     let port = try #require(first.port)
     #expect(holder.names == ["\(port)-v4", "\(port)-v6"])
     await first.standBack()
-    // It is connected before there is anybody to answer it.
+    // It is connected before a server can answer it.
     let connection = try await RawClient(host: host, port: port).open()
     try await connection.write("GET /callback?x HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n")
     await first.stop()

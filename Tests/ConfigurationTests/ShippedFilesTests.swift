@@ -8,7 +8,7 @@ import Testing
 @testable import GrantdConfiguration
 
 @Suite struct ShippedFilesTests {
-  /// Where the broker may send requests with a token (`api_origins`); other templates say why they have none.
+  /// The origins for requests with a token (`api_origins`); other templates state why they have none.
   private static let publicAPIs = [
     "google": "https://www.googleapis.com", "google-service-account": "https://storage.googleapis.com",
     "microsoft": "https://graph.microsoft.com", "github": "https://api.github.com",
@@ -227,7 +227,7 @@ import Testing
     #expect(provider.issuer?.rawValue == issuer)
     #expect(provider.discovery == .openID)
     #expect(provider.scopes.contains("offline_access"))
-    // None is asked for, and nobody is warned.
+    // None is required, and there is no warning.
     #expect(provider.prompt == "")
   }
 

@@ -102,7 +102,7 @@ final class Recorder: Sendable {
   }
 }
 
-/// A broker that answers as it was told, method by method.
+/// A broker with scripted answers for each method.
 final class ScriptedBroker: Dispatcher {
   typealias Reply = @Sendable (JSON, any Session) async -> Result<JSON, RPCError>
 
@@ -191,7 +191,7 @@ final class Counter: Sendable {
   }
 }
 
-/// Holds whoever waits until it is opened, for good.
+/// Holds each waiting task until it is opened, permanently.
 final class Gate: Sendable {
   private let opening = AsyncStream.makeStream(of: Void.self)
   func open() { opening.continuation.finish() }

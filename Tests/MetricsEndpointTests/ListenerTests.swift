@@ -114,7 +114,7 @@ import Testing
         #expect(answer.hasSuffix(Self.text))
       }
       #expect(!FileManager.default.fileExists(atPath: path))
-      // What a crash leaves: a socket that nobody answers.
+      // The remains of a crash: a socket without a server.
       let left = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
       var address = sockaddr_un()
       address.sun_family = sa_family_t(AF_UNIX)

@@ -52,7 +52,7 @@ struct KeyFileTests {
     #expect(!FileManager.default.fileExists(atPath: file.path))
     try folder.write(Data(), to: file.next)
     #expect(refusal(sealed: "it all")?.hasSuffix("; an interrupted rotation left \(file.next)") == true)
-    // With the file nobody asks.
+    // With the file there is no question.
     try made()
     #expect(refusal(sealed: "it all") == nil)
   }

@@ -1,7 +1,7 @@
 import Foundation
 import Sealing
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 final class TemporaryFolder: Sendable {
   let path = NSTemporaryDirectory() + "grantd-sealing-" + UUID().uuidString
 
@@ -12,7 +12,7 @@ final class TemporaryFolder: Sendable {
 
   func contents(_ file: String) throws -> Data { try Data(contentsOf: URL(fileURLWithPath: file)) }
 
-  /// For its owner alone.
+  /// Only for its owner.
   func write(_ contents: Data, to file: String) throws {
     try FileManager.default.createDirectory(
       atPath: (file as NSString).deletingLastPathComponent, withIntermediateDirectories: true,

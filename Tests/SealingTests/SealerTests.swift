@@ -52,7 +52,7 @@ struct SealerTests {
     for index in sealed.indices {
       var changed = sealed
       changed[index] ^= 0x10
-      // The key's name is no secret: what has another one is another key's.
+      // The key's name is not a secret: data with another name belong to another key.
       #expect(throws: (1...4).contains(index) ? Sealer.Failure.otherKey : .damaged, "byte \(index)") {
         try Sample.key.sealer.open(changed, at: Self.place, column: "refresh_token")
       }

@@ -83,7 +83,7 @@ final class ScriptedDispatcher: Dispatcher {
   }
 }
 
-/// Holds whoever waits until it is opened, for good.
+/// Holds each waiting task until it is opened, permanently.
 final class Gate: Sendable {
   private let state = Mutex<(isOpen: Bool, waiters: [CheckedContinuation<Void, Never>])>((false, []))
 

@@ -74,7 +74,7 @@ struct Served: Sendable {
     return (client, dispatcher.seen.withLock { $0.sessions[0] })
   }
 
-  /// Serves this one a request: whatever the server had to do for others before is done then, as all are on one loop.
+  /// Serves this one a request: afterwards all earlier work for others is done, since all are on one loop.
   func turn(for client: RawClient) async throws {
     try await client.send(tokenGet(1))
     #expect(try await client.json()["id"] == 1)

@@ -21,7 +21,7 @@ struct PageTests {
     for more in [""] + blocks.dropFirst() {
       let fixture = try Fixture()
       try fixture.write("\(name).secret", "x", mode: 0o600)
-      // What follows takes the place of what stands above it.
+      // The next block replaces the one above it.
       let keys = more.split(separator: "\n").compactMap { $0.split(separator: " ").first }
       let base = blocks[0].split(separator: "\n").filter { line in !keys.contains { line.hasPrefix("\($0) ") } }
       let text = (base + [more[...]]).joined(separator: "\n").replacing("/etc/grantd", with: fixture.folder)

@@ -39,7 +39,7 @@ struct SignInRig {
     return request
   }
 
-  /// Where a person is sent.
+  /// The URL for the user.
   func place(
     _ answers: [Result<HTTPResponse, ProviderFailure>] = [], _ change: (inout LoginRequest) -> Void = { _ in }
   ) throws -> (place: AuthorizationPlace, sent: [HTTPRequest]) {
@@ -135,7 +135,7 @@ func json(_ body: String, status: Int = 200) -> HTTPResponse {
 }
 
 extension URL {
-  /// The parameters of its query; one that is there twice shows it.
+  /// The parameters of its query; a repeated one is marked.
   var parameters: [String: String] {
     let found = ReturnedAddress(absoluteString).query
     return Dictionary(found.map { ($0.name, $0.value) }) { "\($0) AND \($1)" }
@@ -149,7 +149,7 @@ extension HTTPRequest {
   }
 }
 
-/// What came of an address, in a word.
+/// The result of a URL, in short.
 func word(_ result: Result<LoginAnswer, CallbackError>) -> String {
   switch result {
   // Exposed to be compared: these are the test's own.

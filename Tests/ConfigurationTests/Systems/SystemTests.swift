@@ -275,7 +275,7 @@ struct SystemTests {
     }
     #expect(blocks.count == 2)
     for more in ["", blocks[1]] {
-      // What follows takes the place of what stands above it.
+      // The next block replaces the one above it.
       let keys = more.split(separator: "\n").compactMap { $0.split(separator: " ").first }
       let base = blocks[0].split(separator: "\n").filter { line in !keys.contains { line.hasPrefix("\($0) ") } }
       #expect(try system((base + [more[...]]).joined(separator: "\n")).provider.description.kind == kind)

@@ -330,7 +330,7 @@ import Testing
 
   @Test("a file is saved in the working folder under a name of one character")
   func savedHere() throws {
-    // One that nobody has: the folder is that of all tests.
+    // A unique one: the folder is that of all tests.
     let name = try #require("0123456789~".map(String.init).first { access($0, F_OK) != 0 })
     defer { unlink(name) }
     #expect(ProcessFiles.save(name, bytes: [1, 2], replacing: false) == nil)

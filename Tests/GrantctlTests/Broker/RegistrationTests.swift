@@ -4,7 +4,7 @@ import Testing
 
 @testable import grantctl
 
-/// Logins for which the provider wants to know more of the person.
+/// Logins for which the provider requires attributes of the user.
 @Suite struct RegistrationTests {
   static let registration: JSON = [
     "login_id": "L1", "state": "action_required",

@@ -6,7 +6,7 @@ import UnixSocket
 
 @testable import grantctl
 
-/// What the doctor says of a scripted broker on a scripted machine.
+/// The output of doctor for a scripted broker on a scripted machine.
 @Suite struct DoctorTests {
   /// What can be seen of the machine; what is not written here is not there.
   final class Scene: Sendable {

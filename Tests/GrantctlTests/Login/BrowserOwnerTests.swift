@@ -32,7 +32,7 @@ import Testing
     Case(
       environment: ["SUDO_UID": "1000", "SUDO_GID": "1001"], options: ["--browser-uid", "7"], browser: 7, before: nil),
     Case(environment: ["SUDO_UID": "0"], browser: 0),
-    // Anybody can set it; only root is run by sudo and pkexec.
+    // Any user can set it; only root is run by sudo and pkexec.
     Case(environment: ["SUDO_UID": "1000", "SUDO_GID": "1001"], uid: 1001),
     Case(options: ["--browser-uid", "7"], uid: 1001, browser: 7, before: nil),
     Case(environment: ["SUDO_UID": "ada"]), Case(environment: ["SUDO_UID": "-1"]), Case(environment: ["SUDO_UID": ""]),

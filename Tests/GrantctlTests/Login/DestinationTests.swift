@@ -5,7 +5,7 @@ import Testing
 
 @testable import grantctl
 
-/// Where a login brings the person, of what the broker offers.
+/// The destination of a login, among those that the broker offers.
 @Suite struct DestinationTests {
   static let web = "https://provider.example/authorize?state=s1"
   private static let desktop = ["DISPLAY": ":0"]
@@ -62,7 +62,7 @@ import Testing
 
   static let cases = [
     Case(
-      name: "an app that is here comes first", places: ["native main dbapi-2://1/connect", "browser", "manual"],
+      name: "an installed app comes first", places: ["native main dbapi-2://1/connect", "browser", "manual"],
       handlers: ["x-scheme-handler/dbapi-2": "dropbox.desktop"],
       launched: [["/usr/bin/xdg-open", "dbapi-2://1/connect"]], opened: ["kind": "native", "app": "main"],
       words: ", in the app main", note: "The app main opens to sign in at google."),
@@ -79,7 +79,7 @@ import Testing
       words: ", in the browser, not in the app main",
       note: "Not on this machine: the apps main, emm. Going on without."),
     Case(
-      name: "the second app, where only that is here",
+      name: "the second app, if only that is installed",
       places: ["native main dbapi-2://1/connect", "native emm dbapi-8-emm://1/connect", "browser"],
       handlers: ["x-scheme-handler/dbapi-8-emm": "emm.desktop"], options: ["--app", "main", "--app", "emm"],
       launched: [["/usr/bin/xdg-open", "dbapi-8-emm://1/connect"]], opened: ["kind": "native", "app": "emm"],
@@ -106,10 +106,10 @@ import Testing
       name: "without a browser the address is shown", places: ["browser", "manual"], environment: [:],
       opened: ["kind": "manual"], words: ", by a printed URL, not in the browser"),
     Case(
-      name: "a browser alone is shown where none opens", places: ["browser"], environment: [:],
+      name: "only a browser: its URL is shown if none opens", places: ["browser"], environment: [:],
       opened: ["kind": "browser"], words: ", in the browser"),
     Case(
-      name: "--no-browser starts nothing, and that is no fall-back", places: ["browser", "manual"],
+      name: "--no-browser starts nothing, and that is not a fall-back", places: ["browser", "manual"],
       options: ["--no-browser"], opened: ["kind": "browser"], words: ", in the browser"),
     Case(
       name: "--no-browser opens no app either", places: ["native main dbapi-2://1/connect", "browser"],

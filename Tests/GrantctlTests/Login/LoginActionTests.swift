@@ -7,7 +7,7 @@ import UnixSocket
 
 @testable import grantctl
 
-/// Logins in which the person has to do something more than to sign in.
+/// Logins with an additional step for the user.
 @Suite struct LoginActionTests {
   static func session(_ id: String, last: String? = nil, current: Bool? = nil) -> JSON {
     JSON(
@@ -109,7 +109,7 @@ import UnixSocket
     "--replace-session answers without asking",
     arguments: [
       (["7"], [two], ["7"]), (["oldest"], [two], ["9"]), (["offline"], [two], ["9"]),
-      // The own one stays; each is replaced once; milliseconds are no years.
+      // The own one stays; each is replaced once; milliseconds are not years.
       (["oldest"], [three, three], ["9", "8"]),
     ] as [([String], [JSON], [String])])
   func given(wish: [String], states: [JSON], replaced: [String]) async throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import grantctl
 
-/// Text that people read line by line: where it is broken, and where it must not be.
+/// Lines for users: their line breaks, and the places without one.
 @Suite struct LineTests {
   @Test("lines are broken at spaces, and a command stays whole where it fits on one")
   func wrapping() {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import grantctl
 
-/// What waits for a person, as they see and answer it.
+/// Pending requests, as the user sees and answers them.
 @Suite struct ApproveTests {
   static func release(_ id: String, _ account: String = "bank", exe: String? = "/usr/bin/feed", left: Int64 = 48)
     -> ReleaseView
@@ -158,7 +158,7 @@ import Testing
       ended.id = "cccccc"
       waiting.come(ended)
       try await eventually("it asks about the fourth") { recorder.err.contains("Allow dddddd?") }
-      // Whichever it was meant for: nobody gets anything by it.
+      // For either of them: no caller gets a token by it.
       recorder.type("n")
       try await eventually("it is refused") { recorder.out == "Allowed: bbbbbb\nRefused: dddddd\n" }
       recorder.interrupt()

@@ -38,7 +38,7 @@ import Testing
 
   @Test("an answer that waits for people is waited for as long as they have, those of both accounts")
   func patience() {
-    // The longest that a rule gives a person, and the broker's own time for an answer.
+    // The longest time that a rule gives a user, and the broker's own time for an answer.
     let (person, answer) = (Duration.seconds(300), Timeouts.standard)
     #expect(Shell.standardTimeout(of: BrokerStatus.name, nil) == Shell.patience)
     #expect(Shell.standardTimeout(of: TokenGet.name, ["account": "work"]) >= person + answer)

@@ -36,7 +36,7 @@ import Testing
         ["handle-url", "--unregister", "de.7pass.example"], recorder, environment: environment)
       #expect(status == .success)
     }
-    // The record still names the file that is gone.
+    // The record still names the removed file.
     #expect(recorder.files.isEmpty)
     #expect(await handlers.handler(of: scheme) == nil)
     let json = Recorder()

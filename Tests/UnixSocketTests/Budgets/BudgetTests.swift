@@ -17,7 +17,7 @@ import Testing
     #expect(budget.take(6, for: Self.share(1000, .unnamed)) == .ofHolder)
     for uid in UInt32(1000)..<1004 { #expect(budget.take(5, for: Self.share(uid, .unnamed)) == nil) }
     #expect(budget.take(1, for: Self.share(1004, .unnamed)) == .ofUnnamed)
-    // Of what the others have, nothing is missing but that.
+    // The others lack only that part.
     #expect(budget.take(40, for: Self.share(2000)) == nil)
     #expect(budget.take(40, for: Self.share(2001)) == nil)
     #expect(budget.take(1, for: Self.share(2002)) == .ofAll)

@@ -79,7 +79,7 @@ import Testing
         try await client.send(long(1, "wait", kilobytes: 60))
         held.append(client)
       }
-      // Of 200,000 bytes.
+      // A line of 200,000 bytes.
       try await eventually("three of them run") { self.methods(served) == 3 }
       for uid in [2000, 0] as [UInt32] {
         let other = try await users.client(uid, served)
@@ -147,7 +147,7 @@ import Testing
         let waiting = try await users.client(1000, served)
         _ = waiting.sendSome(Array(long(1, "echo", kilobytes: 50).utf8))
       }
-      try await eventually("they are gone") { served.server.connectionCount == 0 }
+      try await eventually("they are closed") { served.server.connectionCount == 0 }
       let client = try await users.client(1000, served)
       for id in 0..<8 {
         try await client.send(long(id, "echo", kilobytes: 50))
@@ -188,7 +188,7 @@ import Testing
   @Test("the size of a parsed line counts until its answer: only its holder's next line waits")
   func parsed() async throws {
     try await with({
-      // Twice as much for what is parsed.
+      // Twice as much for parsed values.
       $0.unansweredPerHolder = 600_000
     }) { served, users in
       // 16 KiB, counted as half a megabyte and more.

@@ -23,7 +23,7 @@ import Testing
     #expect(pace.due(at: at(0)) == nil)
     pace.spend(requests: 1, bytes: 10_000)
     let due = pace.due(at: at(0))
-    // 10,040 bytes were taken, and 4,000 were there.
+    // 10,040 bytes were taken, and 4,000 were available.
     #expect(due.map { $0 > at(6) && $0 < at(6.1) } == true)
     #expect(pace.due(at: at(6)) != nil)
     #expect(pace.due(at: at(6.1)) == nil)

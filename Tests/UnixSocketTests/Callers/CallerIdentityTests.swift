@@ -64,7 +64,7 @@ import Testing
     waitpid($child, 0);
     """
 
-  /// A listening socket that nobody accepts from but the test.
+  /// A listening socket from which only the test accepts.
   private struct Listener: ~Copyable {
     let descriptor: Int32
 
@@ -138,7 +138,7 @@ import Testing
 
   @Test(
     "a process that has the number of the one that connected is not taken for it",
-    .enabled(if: hasPerl && choosesNumbers, "who runs this may not choose the number of a new process"),
+    .enabled(if: hasPerl && choosesNumbers, "the user may not choose the number of a new process"),
     arguments: [true, false])
   func reused(isKnown: Bool) async throws {
     let groups = isKnown ? ControlGroups() : nil
@@ -158,7 +158,7 @@ import Testing
 
   @Test(
     "a connection passed to another process keeps its maker",
-    .enabled(if: hasPerl, "there is no perl here to hand it on"))
+    .enabled(if: hasPerl, "there is no perl here to pass it on"))
   func handedOn() async throws {
     try await Served.with { served in
       let program = try Program(Self.perl, ["-e", Self.handing, served.path, call(1, "who")])

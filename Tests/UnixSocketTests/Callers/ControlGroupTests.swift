@@ -7,7 +7,7 @@ import Testing
 @testable import Callers
 @testable import UnixSocket
 
-/// The units of callers by the number of their control group, where the kernel tells it.
+/// The units of callers by the number of their control group, if the kernel provides it.
 @Suite struct ControlGroupTests {
   private static let a = "0::/system.slice/a.service\n"
   private static let b = "0::/system.slice/b.service\n"

@@ -24,7 +24,7 @@ import Testing
 
   @Test(
     "no process can send a descriptor to either socket if the kernel can refuse it",
-    .enabled(if: areRefused, "this kernel passes descriptors to whoever listens"))
+    .enabled(if: areRefused, "this kernel passes descriptors to any receiver"))
   func refused() async throws {
     try await Served.with { served in
       let client = try served.client()
@@ -119,7 +119,7 @@ import Testing
   }
 }
 
-/// A TCP socket whose output nobody reads, and which waits for that when it is closed.
+/// A TCP socket with unread output, which lingers when it is closed.
 final class SlowToClose {
   static let time = Duration.seconds(30)
 

@@ -56,14 +56,14 @@ import Testing
   @Test("a refused client that writes without end is closed, and those past the bound at once")
   func refusedFlood() async throws {
     var system = SystemCalls()
-    // Of root so many are listened to.
+    // The number that is accepted from root.
     system.credentials = { Peer.credentials(of: $0).map { .init(pid: $0.pid, uid: 0, gid: $0.gid) } }
     try await Served.with({ $0.connectionsPerUser = 1 }, system: system) { served in
       let first = try served.client()
       try await served.turn(for: first)
       let waiting = try (0..<SocketLoop.absorbedAtOnce).map { _ in try served.client() }
       #expect(await eventually { served.server.figures.refused == UInt64(waiting.count) })
-      // Nobody listens to this one: it is told, and its end has come.
+      // This one is not served: it gets an error, and is closed.
       #expect(try await served.client().linesToEnd().count == 1)
       let flood = Array(String(repeating: "x", count: 64 * 1024).utf8)
       let pipe = waiting[0]
@@ -96,7 +96,7 @@ import Testing
       let afterwards = try served.client()
       try await served.turn(for: afterwards)
       #expect(try await halves[1].linesToEnd().count == 1)
-      // Nobody else is in the middle of a line and idle.
+      // No other one is idle in the middle of a line.
       #expect(try await served.client().linesToEnd().count == 1)
       served.dispatcher.gate.open()
       #expect(try await running.json()["result"] == "waited")

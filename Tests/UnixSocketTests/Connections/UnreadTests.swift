@@ -71,15 +71,15 @@ import Testing
       try await idle.send(call(2, "echo", "[]"))
       let refused = try await idle.json()
       #expect(refused["id"] == 2 && refused["error"]?["data"]?["reason"]?.string == Self.refusal)
-      // What is cached is answered, and so is whoever else asks.
+      // Cached requests are answered, and so are other callers.
       try await served.turn(for: idle)
       next.withLock { $0 = 2000 }
       let other = try served.client()
       try await other.send(large(3))
       #expect(try await other.json()["id"] == 3)
-      // What a client has left unread counts no more when it is gone.
+      // Unread answers of a closed client are not counted.
       lazy = nil
-      try await eventually("it is gone") { served.server.connectionCount == 2 }
+      try await eventually("it is closed") { served.server.connectionCount == 2 }
       try await idle.send(call(4, "echo", "[]"))
       #expect(try await idle.json()["result"] == [])
     }

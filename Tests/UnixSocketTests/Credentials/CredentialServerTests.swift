@@ -9,7 +9,7 @@ import Testing
 
 @testable import UnixSocket
 
-/// A credential server whose judge believes every name, what it logged, and what it told of.
+/// A credential server that accepts every name, its log, and its reports.
 private struct Credentialed: Sendable {
   let path: String
   let server: CredentialServer
@@ -126,7 +126,7 @@ private struct Credentialed: Sendable {
         #expect(isRefusedBySystemd(try await reader.readToEnd()), "\(name ?? "no name")")
       }
       #expect(asked.withLock { $0 } == 0)
-      // The first at once, the storm that follows together; each is told of to who counts them.
+      // The first at once, the following ones together; each is reported to the counter.
       #expect(served.log.all.count == 1 && served.log.all[0].metadata["credential"] == "token")
       let told = served.withheld.all
       #expect(told.map(\.cause) == [.foreign, .foreign, .foreign, .foreign])
@@ -195,7 +195,7 @@ private struct Credentialed: Sendable {
     {
       served in
       let deaf = try served.reader()
-      // Only once the server has given up does the kernel say so.
+      // The kernel reports it only after the server has given up.
       try await eventually("the server hangs up") {
         var entry = pollfd(fd: deaf.descriptor, events: 0, revents: 0)
         return poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLHUP) != 0
@@ -260,7 +260,7 @@ private struct Credentialed: Sendable {
       try await eventually("it is asked for") { asked.withLock { $0 } == 1 }
       _ = reader
       reader = nil
-      try await eventually("it is told of") { !served.withheld.all.isEmpty }
+      try await eventually("it is reported") { !served.withheld.all.isEmpty }
       gate.open()
       #expect(served.withheld.causes == [.undelivered])
       #expect(served.withheld.all.first?.unit == "mail.service" && served.withheld.all.first?.id == "mail")
@@ -306,7 +306,7 @@ private struct Credentialed: Sendable {
       try await eventually("it is held") { held.withLock { $0.values.contains(true) } }
       gate.open()
       #expect(try await reader.readToEnd() == [0x74])
-      try await eventually("it is let go of") { held.withLock { $0.count == 1 && !$0.values.contains(true) } }
+      try await eventually("it is released") { held.withLock { $0.count == 1 && !$0.values.contains(true) } }
       // Who is refused at once was never held.
       _ = try await CredentialReader(served.path, as: nil).readToEnd()
       #expect(held.withLock { $0.count } == 1)
@@ -331,7 +331,7 @@ private struct Credentialed: Sendable {
   @Test("The next process answers connections that an ended process left waiting")
   func resumed() async throws {
     try await Served.inFolder { folder in
-      // Accepted by the process before, and left with whoever holds it.
+      // Accepted by the previous process, and kept by its holder.
       let listener = try ListeningSocket.bound(at: folder + "/old.sock", mode: 0o600, folderMode: 0o700).descriptor
       defer { close(listener) }
       #expect(listen(listener, 1) == 0)
@@ -348,7 +348,7 @@ private struct Credentialed: Sendable {
         })
       try await Credentialed.with(waiting: waiting) { _ in
         #expect(try await reader.readToEnd() == Array("token of kept for a.service".utf8))
-        try await eventually("it is let go of") { gone.withLock { $0 } == 1 }
+        try await eventually("it is released") { gone.withLock { $0 } == 1 }
       }
     }
   }

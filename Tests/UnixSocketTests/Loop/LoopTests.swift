@@ -87,7 +87,7 @@ import Testing
       let waiting = try RawClient(path)
       try await waiting.send(tokenGet(2))
       try await eventually("it was tried again") { accepting.calls >= before + 3 }
-      // Whoever is there is served meanwhile.
+      // Connected clients are served during this time.
       try await first.send(tokenGet(3))
       #expect(try await first.json()["id"] == 3)
       let elapsed = NIODeadline.now() - begun
@@ -146,7 +146,7 @@ import Testing
       let copy = fcntl(socket, F_DUPFD_CLOEXEC, least + 50)
       defer { close(copy) }
       first = nil
-      try await eventually("the first is gone") { server.connectionCount == 0 }
+      try await eventually("the first is closed") { server.connectionCount == 0 }
       // It gets the number, and is not read while it waits.
       let second = try RawClient(path)
       try await second.send(call(1, "wait"))
@@ -170,12 +170,12 @@ import Testing
       try await client?.send(call(2, "wait"))
       try await eventually("it runs") { served.dispatcher.seen.withLock { $0.running } == 1 }
       client = nil
-      try await eventually("the end is told") { served.dispatcher.seen.withLock { $0.closed } == 1 }
+      try await eventually("the end is reported") { served.dispatcher.seen.withLock { $0.closed } == 1 }
       #expect(served.dispatcher.seen.withLock { $0.running } == 1)
     }
   }
 
-  /// Notes who is answered, and holds up the loop when it is told to.
+  /// Records the answered callers, and blocks the loop on request.
   private final class Order: Dispatcher {
     struct State {
       var accounts: [String] = []
@@ -212,7 +212,7 @@ import Testing
     let order = Order()
     try await with(Accepting(), order) { path, server in
       let (holder, greedy, modest) = (try RawClient(path), try RawClient(path), try RawClient(path))
-      try await eventually("all are there") { server.connectionCount == 3 }
+      try await eventually("all are connected") { server.connectionCount == 3 }
       try await holder.send(tokenGet(1, "hold"))
       try await eventually("the loop is held up") { order.state.withLock { $0.isHeld } }
       // As much as the kernel takes, which is more than a turn does.
@@ -234,7 +234,7 @@ import Testing
     let order = Order()
     try await with(Accepting(), order) { path, server in
       let (greedy, modest) = (try RawClient(path), try RawClient(path))
-      try await eventually("both are there") { server.connectionCount == 2 }
+      try await eventually("both are connected") { server.connectionCount == 2 }
       let blank = String(repeating: "\n", count: 20_000)
       try await server.holdingUp {
         try #require(greedy.sendSome(Array((blank + tokenGet(1, "greedy")).utf8)) > blank.utf8.count)
@@ -249,7 +249,7 @@ import Testing
     let order = Order()
     try await with(Accepting(), order) { path, server in
       let clients = try (0..<32).map { _ in try RawClient(path) }
-      try await eventually("all are there") { server.connectionCount == clients.count }
+      try await eventually("all are connected") { server.connectionCount == clients.count }
       try await server.holdingUp {
         for (number, client) in clients.enumerated() {
           _ = client.sendSome(Array((0..<300).map { tokenGet($0, "c\(number)") }.joined().utf8))

@@ -62,7 +62,7 @@ import Testing
       #expect(await eventually { served.dispatcher.seen.withLock { $0.methods.count == 1 && $0.running == 0 } })
       let begun = ContinuousClock.now
       await served.server.drain(deadline: .seconds(10))
-      // The deadline: an answer that is not read is no request under way.
+      // The deadline: an unread answer is not a pending request.
       #expect(ContinuousClock.now - begun < .seconds(10))
       #expect(served.server.connectionCount == 0)
     }
