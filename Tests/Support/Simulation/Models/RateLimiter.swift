@@ -114,7 +114,7 @@ extension World {
     }
   }
 
-  /// A token never has more time left than its provider gives it, whatever the clock shows.
+  /// A token never has more time left than its provider gives it, at any time of the clock.
   func checkLifetime(_ expiresIn: Int64?, _ account: ModelAccount) {
     guard let expiresIn, let lifetime = account.provider.accessLifetime else { return }
     counts.add("lifetimes looked at")
