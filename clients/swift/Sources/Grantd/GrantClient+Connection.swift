@@ -62,17 +62,18 @@ extension GrantClient {
     let connection: WatchedConnection
     if let kept { connection = kept } else { connection = try await open() }
     do {
-      return try await exchange(connection, request, limit)
+      // An answer that comes at once needs no function that can suspend.
+      switch try attempt(connection, request) {
+      case .taken: return .null
+      case .answered(let result): return result
+      case .waits(let id): return try await finish(connection, id, limit)
+      }
     } catch is Unsent {
     } catch GrantError.Reason.shuttingDown {
     } catch GrantError.Reason.disconnected where Self.repeatable.contains(request.method) {
     }
     forget(connection)
-    do {
-      return try await exchange(open(), request, limit)
-    } catch is Unsent {
-      throw GrantError(.disconnected, at: place)
-    }
+    return try await exchange(open(), request, limit)
   }
 
   /// The connection had ended before: the broker has not seen the call.
@@ -92,13 +93,33 @@ extension GrantClient {
   }
 
   func exchange(_ connection: WatchedConnection, _ request: Request, _ limit: Duration) async throws -> JSON {
-    try Task.checkCancellation()
     do {
-      return try await connection.call(request, within: limit)
+      switch try attempt(connection, request) {
+      case .taken: return .null
+      case .answered(let result): return result
+      case .waits(let id): return try await finish(connection, id, limit)
+      }
+    } catch is Unsent {
+      throw GrantError(.disconnected, at: place)
+    }
+  }
+
+  private func attempt(_ connection: WatchedConnection, _ request: Request) throws -> SocketClient.Begun {
+    try Task.checkCancellation()
+    do throws(SocketClient.Failure) {
+      return try connection.client.begin(line: request.line, take: request.take)
+    } catch {
+      if error.isUnsent { throw Unsent() }
+      throw GrantError(error.error, at: place)
+    }
+  }
+
+  private func finish(_ connection: WatchedConnection, _ id: Int64, _ limit: Duration) async throws -> JSON {
+    do throws(SocketClient.Failure) {
+      return try await connection.answer(to: id, within: limit)
     } catch {
       // A cancelled call ends as one that is late.
       if error.error == .timedOut { try Task.checkCancellation() }
-      if error.isUnsent { throw Unsent() }
       throw GrantError(error.error, at: place)
     }
   }

@@ -20,16 +20,8 @@ final class WatchedConnection: Sendable {
 
   init(_ client: SocketClient) { self.client = client }
 
-  /// Null if the request has taken its answer.
-  func call(_ request: Request, within limit: Duration) async throws(SocketClient.Failure) -> JSON {
-    switch try client.begin(line: request.line, take: request.take) {
-    case .taken: return .null
-    case .answered(let result): return result
-    case .waits(let id): return try await answer(to: id, within: limit)
-    }
-  }
-
-  private func answer(to call: Int64, within limit: Duration) async throws(SocketClient.Failure) -> JSON {
+  /// The answer to a call that waits.
+  func answer(to call: Int64, within limit: Duration) async throws(SocketClient.Failure) -> JSON {
     let (id, end) = watch(for: limit)
     defer { state.withLock { _ = $0.ends.removeValue(forKey: id) } }
     do {
