@@ -11,7 +11,8 @@ CLOSE = object()
 
 
 class Fake:
-    """`script(fake, request)` returns the bytes of the answer, HOLD for none, or CLOSE to end the connection.
+    """`script(fake, request)` returns the bytes of the answer, HOLD for none, or CLOSE to end the connection. Without a script
+    each connection ends at once.
     `connections` and `requests` are those so far."""
 
     def __init__(self, path, script):
@@ -26,6 +27,9 @@ class Fake:
         with contextlib.suppress(OSError):
             while True:
                 stream, _ = self.listener.accept()
+                if self.script is None:
+                    stream.close()
+                    continue
                 with self.lock:
                     self.connections += 1
                     self.streams.append(stream)

@@ -1,10 +1,11 @@
-"""Cases in which several threads or tasks use a client at once."""
+"""Cases in which several threads, tasks or processes use a client at once, or a call is interrupted."""
 
+import signal
 import time
 
 from broken import path
 from fake import CLOSE, HOLD, SECRET, Fake, token
-from rig import case, driving, must
+from rig import case, driving, must, wait_until
 
 LONG_NAME = 20_000
 MANY = 16
@@ -76,3 +77,21 @@ def fork(stage, language):
         done = driver.ok(do="fork", account="work", slow="slow")
         must(done == {"before": SECRET, "child": SECRET, "after": SECRET}, done)
         must(fake.connections == 2, f"{fake.connections} connections")
+
+
+@case("interrupted")
+def interrupted(stage, language):
+    """A signal, a cancelled task or context while a call waits."""
+    def script(fake, request):
+        return HOLD if request["params"]["account"] == "slow" else token(request)
+    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
+        driver.send(do="interrupted", account="slow", then="work")
+        wait_until(lambda: fake.requests, 10, "the slow request")
+        if language.interrupts_by_signal:
+            time.sleep(0.05)
+            driver.process.send_signal(signal.SIGUSR1)
+            if language.goes_on:
+                time.sleep(0.05)
+                fake.streams[0].sendall(token(fake.requests[0]))
+        answer = driver.answer()
+        must(answer.get("ok") == {"was_interrupted": not language.goes_on, "token": SECRET}, answer)

@@ -202,7 +202,9 @@ func (c *Client) Events(ctx context.Context, types []EventType, subscribed func(
 	if err != nil {
 		return err
 	}
-	if _, err := events.exchange(ctx, r); err != nil {
+	if _, err := events.exchange(ctx, r); errors.Is(err, errUnsent) {
+		return disconnected()
+	} else if err != nil {
 		return err
 	}
 	if subscribed != nil {
