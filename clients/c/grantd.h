@@ -46,9 +46,9 @@ enum grantd_reason {
   GRANTD_LOGIN_IN_PROGRESS = 18,
   /* The address does not complete a login: forged, used before, late or unreadable. */
   GRANTD_INVALID_CALLBACK = 19,
-  /* The provider cannot be reached or is failing; the broker tries again by itself. */
+  /* The provider cannot be reached or is failing; the broker tries again. */
   GRANTD_TEMPORARILY_UNAVAILABLE = 20,
-  /* The request's deadline passed first; what it asked for goes on. */
+  /* The request's deadline passed first; the operation continues. */
   GRANTD_TIMED_OUT = 21,
   /* The provider refuses this client or its settings; an admin must change them. */
   GRANTD_PROVIDER_MISCONFIGURED = 22,

@@ -27,9 +27,9 @@ const (
 	ReasonLoginInProgress Reason = "login_in_progress"
 	// The address does not complete a login: forged, used before, late or unreadable.
 	ReasonInvalidCallback Reason = "invalid_callback"
-	// The provider cannot be reached or is failing; the broker tries again by itself.
+	// The provider cannot be reached or is failing; the broker tries again.
 	ReasonTemporarilyUnavailable Reason = "temporarily_unavailable"
-	// The request's deadline passed first; what it asked for goes on.
+	// The request's deadline passed first; the operation continues.
 	ReasonTimedOut Reason = "timed_out"
 	// The provider refuses this client or its settings; an admin must change them.
 	ReasonProviderMisconfigured Reason = "provider_misconfigured"

@@ -35,10 +35,10 @@ exports.LoginInProgress = class LoginInProgress extends GrantdError {}
 /** `invalid_callback`: The address does not complete a login: forged, used before, late or unreadable. */
 exports.InvalidCallback = class InvalidCallback extends GrantdError {}
 
-/** `temporarily_unavailable`: The provider cannot be reached or is failing; the broker tries again by itself. */
+/** `temporarily_unavailable`: The provider cannot be reached or is failing; the broker tries again. */
 exports.TemporarilyUnavailable = class TemporarilyUnavailable extends GrantdError {}
 
-/** `timed_out`: The request's deadline passed first; what it asked for goes on. */
+/** `timed_out`: The request's deadline passed first; the operation continues. */
 exports.TimedOut = class TimedOut extends GrantdError {}
 
 /** `provider_misconfigured`: The provider refuses this client or its settings; an admin must change them. */

@@ -46,11 +46,11 @@ class InvalidCallback(GrantdError):
 
 
 class TemporarilyUnavailable(GrantdError):
-    """`temporarily_unavailable`: The provider cannot be reached or is failing; the broker tries again by itself."""
+    """`temporarily_unavailable`: The provider cannot be reached or is failing; the broker tries again."""
 
 
 class TimedOut(GrantdError):
-    """`timed_out`: The request's deadline passed first; what it asked for goes on."""
+    """`timed_out`: The request's deadline passed first; the operation continues."""
 
 
 class ProviderMisconfigured(GrantdError):
