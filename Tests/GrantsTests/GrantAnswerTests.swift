@@ -101,7 +101,7 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     }
     #expect(saved == grant.saved)
     guard case .loginRequired(.noRefreshToken, _) = saved.standing else {
-      Issue.record("the grant stands as \(saved.standing)")
+      Issue.record("the standing of the grant is \(saved.standing)")
       return
     }
     #expect(grant.due(at: at(3601), policy: steady) == .nothing)

@@ -97,7 +97,7 @@ import Testing
     #expect(outcome == grant.saved && grant.phase == .overdue(attempt, failure))
     #expect(grant.saved.standing == .failing(failure, count: 1, retryAt: at(3005)))
     #expect(grant.intent?.attempts == 1 && grant.saved.refreshToken == saved.refreshToken)
-    // It is sent a second time by nobody: not when it is due, nor for a caller, nor when the network is back.
+    // It is never sent a second time: not when it is due, nor for a caller, nor when the network is back.
     grant.retryNow(at: at(4000))
     #expect(grant.nextMoment(policy: steady, at: at(4000)) == nil)
     #expect(grant.beginRefresh(at: at(4000)) == .already)

@@ -113,7 +113,7 @@ import Testing
       guard let attempt = open.randomElement(using: &random) else { return }
       let isCurrent = grant.phase == .refreshing(attempt)
       let saved = grant.overdue(attempt, Failure(message: "", at: at(clock)), policy: policy)
-      demand((saved != nil) == isCurrent, "an answer is overdue that nobody waits for")
+      demand((saved != nil) == isCurrent, "an answer is overdue without a waiting attempt")
       if let saved { disk.grant = saved }
     }
 

@@ -360,7 +360,7 @@ import Testing
     grant.replaced(
       by: savedGrant(refreshToken: "refresh-9", generation: 9), token: savedToken(generation: 9), jitter: 0)
     #expect(grant.narrowed.isEmpty && served(grant, mail, at: 20) == nil)
-    // Wishes of before are no longer anybody's.
+    // Earlier requests belong to no caller any more.
     let next = grant.begun(at: at(20))
     #expect(next.key == SavedToken.Key())
     grant = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)

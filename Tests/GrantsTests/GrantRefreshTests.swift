@@ -105,7 +105,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
       #expect(saved == grant.saved)
       #expect(retryAt == at(3005))
       #expect(grant.intent?.attempts == 1)
-      // The broker restarts meanwhile, and knows what is on disk alone.
+      // The broker restarts, and has only the state on disk.
       var restarted = Grant(saved: grant.saved, token: grant.token, intent: grant.intent, jitter: 0)
       #expect(restarted.due(at: at(3005), policy: steady) == .refresh)
       let attempt = restarted.begun(at: at(3005))
@@ -250,7 +250,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
       }
       #expect((3...8).contains(tries), "Retry-After \(asked.map(String.init) ?? "none"): \(tries)")
     }
-    // Where none was lost there is nothing to hurry for.
+    // If none was lost, there is no reason to hurry.
     var grant = grant()
     let busy = ProviderFailure.tryLater(message: "busy", nil, retryAfter: .seconds(3600))
     #expect(grant.failed(busy, at: at(0), rotation: grace) == .retry(grant.saved, at: at(300)))

@@ -75,7 +75,7 @@ extension ProviderGate {
     }
     #expect(sent == [5, 10, 15, 20, 25, 30, 40, 50, 60])
     #expect(gate.inFlight == 4)
-    // Of those that are stuck the latest alone says something new, and any answer ends the outage.
+    // Only the latest stuck request gives new information, and any answer ends the outage.
     for ticket in stuck.dropLast() {
       _ = gate.failed(ticket, told, retryAfter: nil, at: up(60), policy: steady, jitter: 0)
     }
@@ -111,7 +111,7 @@ extension ProviderGate {
     var gate = ProviderGate.inOutage()
     let probes = [5.0, 10, 20].compactMap { gate.go(at: $0) }
     #expect(gate.answered(probes[2], at: up(0), policy: steady) == .recovered)
-    // They take no place of those that come now.
+    // They use no slot of new requests.
     let next = [gate.go(at: 20), gate.go(at: 20)].compactMap(\.self)
     #expect(next.count == 2 && gate.go(at: 20) == nil)
     for ticket in next { gate.withdrawn(ticket, at: up(20)) }
@@ -141,7 +141,7 @@ extension ProviderGate {
     var stuck: [ProviderGate.Ticket] = []
     for round in 0..<20 {
       let start = Double(round) * 100
-      // One is stuck; those that come after it fail, until a probe is answered.
+      // One is stuck; later ones fail, until a probe is answered.
       if let ticket = admit(start) { stuck.append(ticket) }
       while gate.circuit.outage == nil, let ticket = admit(start) {
         _ = gate.failed(ticket, told, retryAfter: nil, at: up(start), policy: policy, jitter: 0)

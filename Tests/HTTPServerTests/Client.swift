@@ -43,9 +43,9 @@ private func withBytes<Address>(
   }
 }
 
-/// Sends all of it, and returns what comes until the server hangs up.
+/// Sends all of it, and returns the received bytes until the server closes.
 ///
-/// - Parameter endsOutput: no more is sent, and the server is told so.
+/// - Parameter endsOutput: no more is sent, and the output is closed.
 func exchange(_ text: String, with address: LocalListener, endsOutput: Bool = false) throws -> String {
   let descriptor = try connected(to: address)
   defer { close(descriptor) }

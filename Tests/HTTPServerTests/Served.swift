@@ -56,7 +56,7 @@ struct Served {
     "\(method) \(path) HTTP/\(version)\r\nHost: 127.0.0.1:\(port)\r\n\(headers)\r\n"
   }
 
-  /// So many requests that are refused at once.
+  /// The number of requests that are refused at once.
   func requests(_ count: Int) -> String { (1...count).map { request("/number-\($0)") }.joined() }
 
   /// A request of which the body is missing, or the head's end.

@@ -164,7 +164,7 @@ struct HTTPTransportTests {
     }
     await transport.close()
     #expect(errors.map(\.kind) == [.notSent, .notSent])
-    // Where there is no name service at all, it may be silent.
+    // Without any name service it may not answer.
     #expect(errors.first.map { [.nameLookup, .silence].contains($0.cause) } == true)
     #expect(errors.last?.cause == .tls)
     #expect(errors.last?.message == "no secure connection to 127.0.0.1: what answers speaks no TLS")

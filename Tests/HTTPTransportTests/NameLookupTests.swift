@@ -132,7 +132,7 @@ struct NameLookupTests {
       #expect(error.message == "no connection to other.test: no such name" && error.kind == .notSent)
     }
     #expect(names.asked.sorted() == ["known.test", "other.test"])
-    // A failure not so long: whoever mends the name server does not wait for it.
+    // A failure for a shorter time: a repaired name server is used soon.
     names.answer("other.test", ["192.0.2.9"])
     #expect(await eventually { await ask(lookups, "other.test") == .success(["192.0.2.9"]) })
   }
@@ -180,7 +180,7 @@ struct NameLookupTests {
 }
 
 extension NameLookups {
-  /// A name service that knows these names alone.
+  /// A name service that knows only these names.
   convenience init(_ answers: [String: [String]]) {
     self.init(resolve: { host in answers[host].map { .success($0) } ?? .failure(.init(message: "no such name")) })
   }

@@ -46,7 +46,7 @@ struct RunningTimeTests {
     arguments: [
       ([Duration.seconds(40)], Duration.seconds(43)),
       ([.zero, .seconds(3600)], .seconds(3603)),
-      // In the last tick: what came meanwhile is still to be read.
+      // In the last tick: the received data must still be read.
       ([.zero, .zero, .seconds(40)], .seconds(44)),
       ([.zero, .zero, .seconds(40), .seconds(40)], .seconds(85)),
     ])

@@ -86,7 +86,7 @@ extension Run {
   }
 }
 
-/// Whether a process is there and not only waiting to be reaped by whoever inherited it.
+/// Whether a process exists and is not only waiting for its parent.
 func runs(_ pid: pid_t) -> Bool {
   guard let stat = try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8),
     let state = stat.split(separator: ") ").last?.first

@@ -16,7 +16,7 @@ import Testing
       loginHint: nil, parameters: parameters, madeAt: start, identifier: "jti-1")
   }
 
-  /// Where a person is sent, with nothing to ask before.
+  /// The URL for the user, without a request before.
   private func place(
     _ provider: OAuthProvider, _ request: LoginRequest, metadata: ServerMetadata
   ) throws(ProviderFailure) -> AuthorizationPlace {

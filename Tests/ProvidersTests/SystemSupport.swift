@@ -28,7 +28,7 @@ func zephr(_ change: (inout ZephrSettings) -> Void = { _ in }) -> ZephrProvider 
 
 let noMetadata = ServerMetadata(issuer: "")
 
-/// What a person asks for who starts a login.
+/// The options of a login.
 func loginRequest(_ redirect: String = redirectText, idp: String? = nil, before: SavedGrant? = nil) -> LoginRequest {
   var request = LoginRequest(
     scopes: [], resource: nil, redirectURI: RedirectURI(rawValue: redirect), state: Secret("the state"), nonce: nil,
@@ -121,7 +121,7 @@ extension Result where Success == LoginAnswer, Failure == ProviderFailure {
     return (action, memory.mapValues(\.exposed))
   }
 
-  /// The sessions that the person may choose from.
+  /// The sessions that the user may choose from.
   var sessions: [ProviderSession]? {
     if case .sessionLimit(_, let sessions)? = action?.action { sessions } else { nil }
   }

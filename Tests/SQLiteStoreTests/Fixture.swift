@@ -60,7 +60,7 @@ final class Fixture {
 
   deinit { end(SIGKILL) }
 
-  /// What it prints until `count` lines are there, or it ends.
+  /// Its output until it has `count` lines, or it ends.
   func lines(_ count: Int) throws -> [String] {
     var text = Data()
     var found = 0

@@ -5,7 +5,7 @@ import OAuth
 import SQLiteStore
 import Sealing
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 final class TemporaryFolder: Sendable {
   let path: String
 

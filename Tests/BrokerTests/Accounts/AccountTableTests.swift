@@ -140,13 +140,13 @@ import Testing
     let error = try #require(try await rig.view("work").last_error)
     #expect(error.message.contains("cannot be read") && error.hint.contains("grantctl login example work"))
     #expect(try await rig.view("work").state == .loginRequired)
-    // Neither when it is packed again, nor when the database is written anew, is it good.
+    // It stays unreadable when it is packed again, and when the database is rebuilt.
     #expect(try await rig.token("bank").access_token == "bank-a1")
     #expect(try await rig.call(AccountList.self, .init()).accounts.map(\.state) == [.ok, .ok, .loginRequired])
     let again = try #require(await rig.broker.wholeState().accounts.first { $0.account == account("work") })
     #expect(throws: StoreError.self) { try again.read(.whole) }
     #expect(session.types == ["login.required"])
-    // Whatever comes to save it, the refresh token on disk is left alone.
+    // No commit changes the refresh token on disk.
     await { @BrokerActor in rig.broker.accounts[account("work")]?.announced(at: rig.clock.now) }()
     await rig.broker.accounts.saveStanding(of: account("work"), "a test")
     await rig.broker.journal.keep(account("work"))

@@ -36,7 +36,7 @@ import Testing
   @Test("One that fails while a login adopts the account does not forget the login") func adopted() async throws {
     let rig = try await rig()
     let login = try await rig.start()
-    // Who writes the account next is the login, then whoever forgets it.
+    // The next writer of the account is the login, then the removal.
     rig.store.set(.hangs) { changes in
       changes.contains { if case .putGrant(let grant) = $0 { grant.standing != .good } else { false } }
     }
@@ -185,7 +185,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } != nil)
     #expect(rig.cached("work") == nil && rig.transport.count(.userinfo) == 1)
     #expect(rig.store.grant("work")?.refreshToken != nil)
-    // It can be imported once more meanwhile.
+    // It can be imported once more during this time.
     #expect(await rig.reason { try await bring(rig) } != nil)
     rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
     rig.clock.advance(.seconds(61))

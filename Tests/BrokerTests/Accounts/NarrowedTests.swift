@@ -11,7 +11,7 @@ import Testing
   private static let scopes = ["read", "write", "admin"]
   private static let files = "https://files.example/"
 
-  /// What a provider gives that narrows: a token named after what was asked for, and a rotated refresh token.
+  /// The answer of a provider that narrows: a token named after the request, and a rotated refresh token.
   private static let narrowing: ScriptedTransport.Answer = { request in
     let spent = request.form["refresh_token"]?.components(separatedBy: "-r") ?? []
     let next = (Int(spent.last ?? "") ?? 0) + 1
@@ -179,7 +179,7 @@ import Testing
     await pass(1)
     #expect(forms(rig).filter { $0 == "read" }.count == 2)
     #expect(forms(rig).filter { $0 == nil }.count == 1)
-    // Nobody asked again.
+    // There was no further request.
     await pass(2)
     #expect(forms(rig).filter { $0 == "read" }.count == 2)
     #expect(forms(rig).filter { $0 == nil }.count >= 3)
@@ -278,7 +278,7 @@ import Testing
     }
     #expect(await eventually { rig.transport.held(.token) == 1 })
     #expect(rig.store.narrowed("work").values.map(\.reports.count).sorted() == [0, 1])
-    // The others go on meanwhile.
+    // The others continue during this time.
     #expect(rig.cached("work") != nil)
     #expect(try await get(rig, ["write"]).access_token == "write-3")
     rig.transport.release(.token)

@@ -135,7 +135,7 @@ import Testing
       rig.reading.value = .success(Self.configuration([]))
       _ = try await rig.broker.reload()
     case .stopping:
-      // A drain waits for refreshes, and nobody who waits for a person waits with it.
+      // A drain waits for refreshes, and not for pending approvals.
       await rig.broker.hold(1)
       let drain = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(1)) }
       #expect(await asked.value == end.reason)
@@ -329,7 +329,7 @@ import Testing
     let asked = ask(rig)
     let release = try await waiting(rig)
     #expect(await rig.reason { try await approve(rig, release.id, as: Self.caller()) } == .notPermitted)
-    // Of a process of another namespace the kernel says 0: it may be the same.
+    // The kernel reports 0 for a process of another namespace: it may be the same.
     #expect(await rig.reason { try await approve(rig, release.id, as: Self.caller(0)) } == .notPermitted)
     #expect(try await list(rig).waiting.count == 1)
     #expect(try await rig.call(ReleaseDeny.self, .init(id: release.id), as: Self.caller()).denied)
@@ -377,7 +377,7 @@ import Testing
       Self.caller(unit: "other.service"), Self.caller(exe: "/usr/bin/other"), Self.caller(unit: nil),
       Self.caller(exe: nil),
     ] { #expect(try await waits(rig, as: other)) }
-    #expect(await ask(rig).value == nil, "a word to others takes nothing from it")
+    #expect(await ask(rig).value == nil, "an approval of others does not change it")
     rig.clock.advance(.seconds(600))
     #expect(try await list(rig).standing.isEmpty)
     #expect(try await waits(rig))
@@ -465,7 +465,7 @@ import Testing
 }
 
 extension Rig {
-  /// A release that no person was asked about.
+  /// A release without an approval.
   fileprivate func unapproved(_ caller: Caller) async throws -> TokenGet.Result {
     let permission = try broker.authorizer.authorize(.process(caller), .use, TokenGet.name, account: "work")
     return try await broker.tokens.token(.init(account: "work"), permission)

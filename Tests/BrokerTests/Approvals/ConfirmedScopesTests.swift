@@ -7,14 +7,14 @@ import Testing
 
 @testable import Broker
 
-/// What a person is shown of a release that waits, and what comes of their word: never more than that.
+/// The scopes that a user sees of a pending release, and the result of the approval: never more than these.
 @Suite(.timeLimit(.minutes(1))) struct ConfirmedScopesTests {
   /// What a provider gives that is asked for less than was granted.
   enum Narrowing {
     case asAsked, never, withMore
   }
 
-  /// What a person was shown, and what the program got, or why it got nothing.
+  /// The scopes shown to the user, and the program's token, or the reason why it got none.
   struct Outcome: Equatable {
     var shown: [String]?
     var got: [String]?
@@ -68,7 +68,7 @@ import Testing
     #expect(try await rig.call(ReleaseApprove.self, .init(id: release.id, for: span)).approved)
   }
 
-  /// Asks, and has a person allow it.
+  /// Requests a token, and approves the request.
   private func allowed(_ rig: Rig, _ scopes: [String]?, for span: Double? = nil) async throws -> Outcome {
     let asked = Task { try await get(rig, scopes) }
     let release = try await waiting(rig)

@@ -11,7 +11,7 @@ import Testing
     Releases.Question(account: "work", method: RequestSend.name, request: .init(line: line, bodyDigest: digest))
   }
 
-  /// After a word on a request.
+  /// After an approval of a request.
   private func allowed(_ question: Releases.Question, for span: Duration?, calls: Int?) -> Releases {
     var releases = Releases()
     let hasBegun = releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60))

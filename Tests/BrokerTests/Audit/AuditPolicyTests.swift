@@ -4,7 +4,7 @@ import Testing
 
 @testable import Broker
 
-/// A change of the configuration, and what is to be seen of it.
+/// A change of the configuration, and its records.
 private struct Changed<Outcome: Sendable>: Sendable {
   let outcome: Outcome
   let change: AuditPolicyTests.Change

@@ -28,9 +28,9 @@ import Testing
     Case("nothing", events: 0, [:], [:]), Case("full", events: 150, [a: 5, d: 5], [:]),
     Case("events alone", events: 170, [:], [nil: 10]),
     Case("one holder has an eighth", events: 0, [a: 25, d: 30], [a: 5, d: 10]),
-    Case("those that no rule names a quarter", events: 0, [a: 20, b: 18, c: 6], [a: 3, b: 1]),
+    Case("a quarter for callers without a rule", events: 0, [a: 20, b: 18, c: 6], [a: 3, b: 1]),
     Case("refusals go before events", events: 145, [a: 10, d: 15], [d: 7, a: 3]),
-    Case("of who has most", events: 140, [a: 4, d: 20, e: 8], [d: 12]),
+    Case("of the caller with the most", events: 140, [a: 4, d: 20, e: 8], [d: 12]),
     Case("down to a sixteenth, which is theirs", events: 160, [a: 5, d: 20], [d: 15, nil: 10]),
     Case("a few refusals stay in a trail full of events", events: 160, [a: 3], [nil: 3]),
   ]

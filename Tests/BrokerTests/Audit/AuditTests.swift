@@ -95,7 +95,7 @@ import Testing
     for number in 1...200 {
       _ = await rig.reason { try await rig.call(TokenGet.self, .init(account: "a\(number)"), as: Self.mail) }
     }
-    // Made-up names hide no account that is here.
+    // Unknown names hide no existing account.
     _ = await rig.reason { try await rig.call(AccountGet.self, .init(account: "work"), as: Self.mail) }
     let records = await written(rig)
     #expect(records.first?.entry.account == "home" && records.first?.count == 100)
@@ -110,7 +110,7 @@ import Testing
     let rig = try await rig()
     _ = await rig.reason { try await rig.call(AccountList.self, .init(), as: .user(1002)) }
     _ = await rig.reason { try await rig.call(BrokerReload.self, NoParams(), as: .user(1002)) }
-    // Without any rule nobody looks at the account either; the record has it.
+    // Without a rule the account is not checked either; the record has it.
     _ = await rig.reason { try await rig.call(TokenGet.self, .init(account: "work"), as: .user(1002)) }
     _ = await rig.reason { try await rig.call(TokenGet.self, .init(account: "a\u{1B}[2J"), as: .user(1002)) }
     let records = await written(rig)
@@ -218,7 +218,7 @@ import Testing
     #expect(await written(rig).isEmpty)
     _ = rig.cached("work")
     _ = rig.cached("home")
-    #expect(await rig.reason { try await rig.token("work") } == nil, "tokens are handed out all the same")
+    #expect(await rig.reason { try await rig.token("work") } == nil, "tokens are released nevertheless")
     rig.audit.fail(with: nil)
     #expect(await written(rig).map(\.count) == [3, 1])
     let writes = rig.audit.writes

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Broker
 
-/// What callers see of others' accounts, and what becomes of those of whom little is known.
+/// The visibility of others' accounts, and callers with few known properties.
 @Suite(.timeLimit(.minutes(1))) struct CallerRuleTests {
   private func rig(_ rules: [Rule]) async throws -> Rig {
     let store = MemoryStore()

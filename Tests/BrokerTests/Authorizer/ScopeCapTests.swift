@@ -167,7 +167,7 @@ import Testing
       let rig = try await rig([Self.reader, asking], narrows: narrows)
       #expect(rig.cached("work", as: .user(1000)) == nil)
       if narrows { #expect(await rig.reason { try await token(rig, ["read"]) } == nil) }
-      // Where the part is not to be had, the whole token would come in its place: the rest without a word.
+      // If the part is not available, the whole token would replace it without a notice.
       let wishes: [[String]?] = narrows ? [nil] : [nil, ["read"]]
       for scopes in wishes {
         let whole = Task { try await token(rig, scopes) }
@@ -251,7 +251,7 @@ import Testing
       return result.why
     }
     for uid in [1000, 1002, 5] as [UInt32] {
-      // One that a rule names and that exists, one that a rule names, and one that nobody knows.
+      // One that a rule names and that exists, one that a rule names, and an unknown one.
       for account in ["work", "bank", "nobody"] {
         #expect(
           try await why(account, as: .user(uid))

@@ -210,13 +210,13 @@ private final class ScriptedVault: Vault {
     first.close()
     #expect(await eventually { await rig.broker.backups.transfers.count == 1 })
     let id = try await rig.call(StoreRestore.self, .init(size: 10), on: third).restore_id
-    // And nobody holds a place by doing nothing.
+    // No idle caller keeps a slot.
     rig.clock.advance(Transfers.idle + .seconds(1))
     await #expect(throws: RPCError.self) {
       try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: third)
     }
     _ = try await rig.call(StoreRestore.self, .init(size: 10), on: third)
-    // Nobody promised it a word: it may be closed when it is silent. And its end is waited for once.
+    // It expects no answer: it may be closed when it is silent. Its end is awaited once.
     #expect(!third.isHeldOpen && third.closing == 1)
   }
 

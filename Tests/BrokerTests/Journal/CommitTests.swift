@@ -53,7 +53,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
     #expect(try await rig.call(BrokerStatus.self, NoParams()).store.state == "failing")
     rig.store.set(.works)
-    // The renewal tries again, and so does whoever mends the store.
+    // The renewal tries again, and so does the repair of the store.
     #expect(await eventually { rig.clock.sleepers == 2 })
     rig.clock.advance(.seconds(60))
     #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })

@@ -186,7 +186,7 @@ import Testing
     try await world.database.join().commit([.putGrant(grant), .removeTokens(account("work"))])
     let other = world.brokers[1]
     #expect(await eventually { await other.broker.accounts[account("work")]?.saved.generation == 2 })
-    // It learns of the answer when it would send the token that was used for it.
+    // It finds the answer before it would send the token that was used for it.
     world.database.silence(other.store)
     world.provider.release()
     #expect(try await asked.value == "work-a2")

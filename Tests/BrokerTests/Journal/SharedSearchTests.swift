@@ -42,12 +42,12 @@ import Testing
     }
   }
 
-  /// No machine is suspended: whoever has a lease prolongs it, however busy this one is, before more time passes.
+  /// No machine is suspended: the holder of a lease prolongs it before more time passes, even on a busy machine.
   private func pass(_ seconds: Int, _ world: SharedWorld) async {
     for _ in 0..<seconds {
       world.clock.advance(.seconds(1))
       for _ in 0..<10 { await Task.yield() }
-      // A timer counts from when its task runs, and is late by what passed until then.
+      // A timer starts when its task runs, and is late by the time that passed until then.
       if !world.database.isProlonged() { await settle() }
       #expect(await eventually { world.database.isProlonged(for: .seconds(20)) })
     }

@@ -15,7 +15,7 @@ import Testing
     let asked = world.brokers.map { broker in Task { try await broker.token("work") } }
     #expect(await eventually { world.provider.held == 1 })
     await settle()
-    #expect(world.provider.held == 1, "the other waits for who has the lease")
+    #expect(world.provider.held == 1, "the other waits for the holder of the lease")
     world.provider.release()
     for answer in asked { #expect(try await answer.value == "work-a2") }
     #expect(world.provider.refreshes == 1)
@@ -25,7 +25,7 @@ import Testing
   @Test("A broker that is behind the store follows it before it sends anything")
   func behind() async throws {
     let world = try await SharedWorld()
-    // It hears of nothing: it learns from the conflict, and the token that it finds is over as well.
+    // It gets no notification: the conflict shows the change, and the token that it finds has expired as well.
     world.database.silence(world.brokers[1].store)
     #expect(try await world.brokers[0].token("work") == "work-a2")
     world.clock.advance(.seconds(3600))

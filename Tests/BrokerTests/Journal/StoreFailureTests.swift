@@ -55,7 +55,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
     await settle()
     #expect(session.types == ["store.failed"] && rig.transport.count(.token) == 0)
-    // Callers go on asking; it is told of less and less often.
+    // Callers continue to ask; it is reported less and less often.
     for _ in 0..<300 {
       rig.clock.advance(.seconds(1))
       #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
@@ -182,7 +182,7 @@ import Testing
     #expect(await rig.broker.journal.failure == nil)
     rig.store.finds(.missing(path: "memory"))
     await rig.broker.journal.examine()
-    // The clock stands still.
+    // The clock does not advance.
     #expect(await eventually { rig.store.rebuilt.count == 1 })
   }
 
@@ -202,7 +202,7 @@ import Testing
   func rebuiltMeanwhile() async throws {
     let rig = try await rig()
     rig.store.finds(.missing(path: "memory"))
-    // A commit that was under way before anybody looked: its success says nothing.
+    // A commit that was under way before the check: its success proves nothing.
     rig.store.set(.hangs)
     let early = Task { await rig.reason { try await rig.token("work", timeout: 600) } }
     #expect(await eventually { rig.store.hanging == 1 })

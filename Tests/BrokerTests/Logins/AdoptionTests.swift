@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// The tokens of a login become the account's, whatever else happens to the account and the disk.
+/// The tokens of a login become the account's, regardless of other events of the account and the disk.
 @Suite(.timeLimit(.minutes(1))) struct AdoptionTests {
   private func signedIn() async throws -> Rig {
     let store = MemoryStore()
@@ -33,7 +33,7 @@ import Testing
     let login = try await rig.start()
     rig.store.set(.fails, concerning: isRenewal)
     let callback = Task { await rig.callBack(login) }
-    // The login tries again, and so does whoever mends the store.
+    // The login tries again, and so does the repair of the store.
     #expect(await eventually { rig.clock.sleepers == 2 })
     rig.store.set(.works)
     rig.clock.advance(.seconds(1))
@@ -184,7 +184,7 @@ import Testing
     #expect(await signedIn.value == false)
     #expect(rig.store.grant("ci")?.kind == .clientCredentials && rig.store.grant("ci")?.refreshToken == nil)
     #expect(await rig.broker.accounts[account("ci")]?.saved.kind == .clientCredentials)
-    // What the person gave is nobody's.
+    // The user's grant belongs to no account.
     #expect(rig.store.revocations.map(\.hint).sorted() == ["access_token", "refresh_token"])
   }
 }

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 @Suite(.timeLimit(.minutes(1))) struct CallbackTests {
-  /// What a stranger could send, and whether it looks like ours at all.
+  /// Untrusted callbacks, and whether they look like callbacks of a login.
   static let forgeries: [(String, [String: String?])] = [
     ("no state", ["state": nil]), ("an empty state", ["state": ""]), ("a wrong state", ["state": "forged"]),
     ("a forged error", ["state": "forged", "code": nil, "error": "access_denied"]),

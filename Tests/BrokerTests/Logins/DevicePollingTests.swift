@@ -109,7 +109,7 @@ struct DevicePollingTests {
     await settle()
     #expect(rig.clock.sleepers == 1)
     rig.clock.advance(.seconds(1))
-    #expect(await eventually { rig.clock.sleepers == 0 }, "somebody waits for a login that is over")
+    #expect(await eventually { rig.clock.sleepers == 0 }, "a task waits for a login that has ended")
     #expect(rig.transport.count(.token) == 2)
     _ = await rig.broker.tick()
     #expect(await eventually { await rig.reason { try await rig.waitFor(login) } == .loginExpired })

@@ -57,7 +57,7 @@ import Testing
     #expect(login.destinations.map(\.expires_at) == [after(1800), after(60)] && login.expires_at == after(1800))
   }
 
-  /// The link has to be opened in that time; signing in takes a person as long as it takes (RFC 9126 §4).
+  /// The link must be opened in that time; the sign-in of the user may take longer (RFC 9126 §4).
   @Test("Who opened the link in time may take the login's own time to sign in")
   func signingIn() async throws {
     let rig = try await rig(expiresIn: 60)

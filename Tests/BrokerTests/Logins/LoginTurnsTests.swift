@@ -15,7 +15,7 @@ import Testing
     turns.refused(.user(3), at: place, end: .seconds(600), now: .seconds(2))
     turns.refused(.user(2), at: place, end: .seconds(600), now: .seconds(3))
     #expect(turns.first(before: .user(1), at: "another", now: .seconds(3)) == nil)
-    // Two that take turns with each other keep nobody out, nor does who was refused later.
+    // Two callers that alternate exclude no other caller, and neither does a later refused one.
     for other in [1, 3, 4] as [UInt32] {
       #expect(turns.first(before: .user(other), at: place, now: .seconds(4)) == .user(2))
     }

@@ -84,7 +84,7 @@ import Testing
               let asked = rig.clock.now.seconds
               guard let token = try? await rig.token(name) else { return }
               #expect(token.account == name && token.access_token?.hasPrefix("\(name)-a") == true, "seed \(seed)")
-              // Time goes on while it is handed out.
+              // Time passes while it is returned.
               #expect(token.expires_at.map { $0 > asked } ?? true, "seed \(seed)")
             })
         case 5, 6:
@@ -99,7 +99,7 @@ import Testing
         }
         if Bool.random(using: &random) { await Task.yield() }
       }
-      // Who came last may wait for what only time brings.
+      // The last one may wait for a timer.
       let begun = tasks
       let ended = Mutex(false)
       let all = Task {

@@ -75,7 +75,7 @@ import Testing
       #expect(await rig.broker.handleCallback(url: "\(place)?state=\(state)").kind == .refused)
     }
     let url = "http://127.0.0.1:8400/bye?state=\(state)"
-    // A reload of the page does nothing again, and is no error.
+    // A reload of the page has no effect, and is not an error.
     for _ in 1...2 { #expect(await rig.broker.handleCallback(url: url).kind == .signedOut) }
     rig.clock.advance(.seconds(3601))
     #expect(await rig.broker.handleCallback(url: url).kind == .refused)

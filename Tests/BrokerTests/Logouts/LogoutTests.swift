@@ -165,7 +165,7 @@ import Testing
     rig.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
     _ = try await logout(rig)
     #expect(rig.store.revocations.count == 2)
-    // Somebody else's signing in changes nothing.
+    // A sign-in of another user changes nothing.
     #expect(await rig.callBack(try await rig.start(account: "home"), code: "home").kind == .completed)
     #expect(rig.store.revocations.count == 2)
     #expect(await rig.callBack(try await rig.start(), code: "work").kind == .completed)

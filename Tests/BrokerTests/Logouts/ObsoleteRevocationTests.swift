@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// Where a revocation ends all that a person gave this client, one that waits must not end what they give after it.
+/// If a revocation ends all grants of a user to this client, a queued one must not end a later grant.
 @Suite("A revocation from before a login", .timeLimit(.minutes(1))) struct ObsoleteRevocationTests {
   private func rig(age: Duration = .zero) async throws -> Rig {
     let store = MemoryStore()

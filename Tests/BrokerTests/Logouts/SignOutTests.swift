@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// The refresh tokens of answers that nobody keeps: a sign-out at the provider, a login or a logout came first.
+/// The refresh tokens of discarded answers: a sign-out at the provider, a login or a logout came first.
 @Suite(.timeLimit(.minutes(1))) struct SignOutTests {
   private func rig(_ change: (inout ProviderSettings) -> Void = { _ in }) async throws -> Rig {
     let store = MemoryStore()
@@ -82,7 +82,7 @@ import Testing
     let caller = refreshing(rig)
     #expect(await eventually { rig.transport.held(.token) == 1 })
     rig.transport.answer(.token) { request in
-      // The login's answer: the same person, another refresh token.
+      // The login's answer: the same user, another refresh token.
       request.form["code"] == nil
         ? TokenServer.granted(request, lifetime: 3600)
         : reply(#"{"access_token":"work-a9","token_type":"Bearer","expires_in":3600,"refresh_token":"work-r9"}"#)
@@ -131,7 +131,7 @@ import Testing
 }
 
 extension Rig {
-  /// The person `work` signs out at the provider, which says so.
+  /// The user `work` signs out at the provider, which reports it.
   func signOutAtProvider() async -> LogoutOutcome {
     let time = ManualClock.start.seconds
     let claims = """

@@ -3,7 +3,7 @@ import Providers
 
 @testable import Broker
 
-/// Pieces of a broker without the broker: each test takes those that it is about, and what their initialisers name.
+/// Pieces of a broker without the broker: each test takes the pieces that it tests, and their dependencies.
 @BrokerActor
 struct Parts {
   let clock = ManualClock()

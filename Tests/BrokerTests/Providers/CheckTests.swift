@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// `provider.check`: what it asks, what it says, and that nobody can make it ask more.
+/// `provider.check`: its requests, its results, and that no caller can cause more requests.
 @Suite(.timeLimit(.minutes(1))) struct CheckTests {
   private func rig(
     _ settings: ProviderSettings = .discovered(), accounts: [String] = [], rules: [Rule] = []

@@ -8,11 +8,11 @@ import Testing
 
 @testable import Broker
 
-/// Who tries a provider that does not answer, and how long that keeps others waiting.
+/// The caller that tries an unavailable provider, and how long the others wait for it.
 @Suite("Probes of a provider that does not answer", .timeLimit(.minutes(1))) struct ProbeTests {
   private static let names = (0..<8).map { "account-\($0)" }
 
-  /// An outage that five lost answers made; whoever probes next comes five seconds later.
+  /// An outage after five lost answers; the next probe comes five seconds later.
   private func outage(_ change: (inout RefreshPolicy) -> Void = { _ in }) async throws -> Rig {
     let store = MemoryStore()
     for name in Self.names { try await store.signIn(name, age: .seconds(4000)) }

@@ -162,7 +162,7 @@ import Testing
 private final class Placed: Sendable { let count = Mutex(0) }
 
 extension Broker {
-  /// Lets one request through to a provider that is out of order, and has it end like this.
+  /// Lets one request through to an unavailable provider, and ends it with this result.
   fileprivate func probe(_ name: ProviderName, _ account: AccountName, _ failure: ProviderFailure) {
     guard let connection = providers[name],
       case .go(let ticket) = connection.gate.admit(

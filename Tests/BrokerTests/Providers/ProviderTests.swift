@@ -181,7 +181,7 @@ enum OAuthProviders {
     rig.transport.answer(.keys, TokenServer.failing(.timedOut))
     rig.clock.advance(.seconds(100_000))
     guard case .success = await rig.broker.providers[name]!.fetchKeys(unknown: nil) else {
-      Issue.record("the old keys are gone")
+      Issue.record("the old keys were removed")
       return
     }
   }

@@ -43,7 +43,7 @@ import Testing
     _ = try await rig.token("work")
     rig.clock.advance(.seconds(60))
     rig.clock.step(.seconds(step))
-    // Nobody has looked at the clock yet: the fast path does not care.
+    // The clock was not checked yet: the fast path does not need it.
     #expect(rig.cached("work")?.expiresIn == 3540)
     _ = await rig.broker.tick()
     await settle()
@@ -52,7 +52,7 @@ import Testing
     #expect(token.access_token == "work-a2")
     #expect(token.expires_at == rig.clock.now.seconds + 3540)
     #expect(rig.cached("work")?.expiresIn == 3540)
-    // Nobody waits for that commit.
+    // No caller waits for that commit.
     #expect(await eventually { rig.store.token("work")?.expiresAt == rig.clock.now + .seconds(3540) })
   }
 
@@ -89,7 +89,7 @@ import Testing
     #expect(await eventually { rig.transport.count(.token) > 0 })
     #expect(await rig.clockworkRests())
     #expect(rig.transport.count(.token) <= 40)
-    // Thirty-five are enough; where others have the processor, requests of one round end in the next.
+    // Thirty-five are enough; on a busy machine, requests of one round end in the next.
     for _ in 0..<60 where rig.transport.count(.token) < 300 {
       rig.clock.advance(.seconds(2))
       #expect(await rig.clockworkRests())

@@ -235,7 +235,7 @@ import Testing
     #expect(await eventually { await rig.broker.engine.leases.late.count == Limit.lateAnswers })
     await settle()
     #expect(rig.transport.count(.token) == Limit.lateAnswers + 4)
-    // Each that ends frees its place, or none where it had none: never more than four besides those that are late.
+    // Each that ends frees its slot, if it had one: never more than four in addition to the late ones.
     rig.transport.release(.token)
     for caller in callers { _ = await caller.value }
     #expect(await eventually { await rig.broker.engine.inFlight == 0 })

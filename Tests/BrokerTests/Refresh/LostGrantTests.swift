@@ -9,7 +9,7 @@ import Testing
 
 @testable import Broker
 
-/// A grant that has ended is told of everywhere, once, with why and with the provider's rule.
+/// The end of a grant is reported everywhere, once, with the reason and the provider's rule.
 @Suite(.timeLimit(.minutes(1))) struct LostGrantTests {
   struct End: Sendable, CustomTestStringConvertible {
     let testDescription: String

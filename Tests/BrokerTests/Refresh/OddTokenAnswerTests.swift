@@ -89,7 +89,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
 }
 
 @Suite("Token answers outside the specification", .timeLimit(.minutes(1))) struct OddTokenAnswerTests {
-  /// Answers a refresh oddly: the next tokens of whom it is for.
+  /// Answers a refresh with unusual members: the next tokens of its account.
   private func odd(_ answer: OddAnswer) -> ScriptedTransport.Answer {
     { request in
       let parts = (request.form["refresh_token"] ?? "\(request.form["code"] ?? "")-r0").components(separatedBy: "-r")
@@ -118,7 +118,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     }
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
     #expect(rig.store.intent("work") == nil)
-    // A restart goes on with what is on disk.
+    // A restart continues with the state on disk.
     let restarted = try await Rig(clock: rig.clock, store: rig.store)
     rig.clock.advance(.seconds(3601))
     if answer.judgement == .taken(nil) {

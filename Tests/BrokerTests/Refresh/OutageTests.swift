@@ -96,7 +96,7 @@ import Testing
     #expect(await rig.clockworkRests())
     await pass(rig, seconds: 60)
     for name in names(4).dropFirst() { #expect(rig.store.token(name)?.accessToken == Secret("\(name)-a2")) }
-    // Nobody else is due for a long time, and then everybody is.
+    // No other account is due for a long time, and then all are.
     await pass(rig, seconds: 3900, step: 15)
     for name in names(4).dropFirst() { #expect(rig.store.token(name)?.accessToken == Secret("\(name)-a3")) }
     #expect(try await rig.view("account-0").state == .degraded)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// What one caller says of a token, and what it means to the others.
+/// The report of one caller about a token, and its effect on the others.
 @Suite(.timeLimit(.minutes(1))) struct ReportTests {
   private static let attacker = Caller(uid: 1001, gid: 1001, groups: [], pid: 7)
   private static let neighbour = Caller(uid: 1002, gid: 1002, groups: [], pid: 8)

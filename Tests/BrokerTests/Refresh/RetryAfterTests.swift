@@ -6,7 +6,7 @@ import Testing
 
 @testable import Broker
 
-/// A provider that asks to be left alone for longer than anybody should wait.
+/// A provider that asks for a longer pause than a caller should wait.
 @Suite(.timeLimit(.minutes(1))) struct RetryAfterTests {
   private static let names = (0..<5).map { "account-\($0)" }
 
@@ -114,7 +114,7 @@ import Testing
       await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "session")) } == .unsupportedByProvider)
     #expect(try await rig.token("session").access_token == "session-a1")
     #expect(await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "none")) } == .unknownAccount)
-    // The old one is handed out until there is a new one.
+    // The old one is released until there is a new one.
     rig.transport.answer(.token) { _ in HTTPResponse(status: 503) }
     for _ in 0..<2 {
       #expect(

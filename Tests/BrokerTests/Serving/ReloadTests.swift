@@ -112,7 +112,7 @@ import Testing
     rig.reading.releaseLast()
     #expect(try await reloads[1].value.warnings == ["edges: newer"])
     rig.reading.releaseLast()
-    // What it read is not in force: it answers with what is.
+    // The read configuration is not active: it answers with the active one.
     #expect(try await reloads[0].value.warnings == ["edges: newer"])
     #expect(edges.applied == ["newer"])
     #expect(try await rig.call(ProviderList.self, NoParams()).providers.map(\.provider) == ["newer"])
@@ -173,7 +173,7 @@ import Testing
   }
 }
 
-/// What is in force around the broker.
+/// The active settings outside the broker.
 private final class Edges: Sendable {
   private let state = Mutex<[String]>([])
 

@@ -101,7 +101,7 @@ import Testing
       ("broker.reload", [:], "accounts = [\"*\"]\naccess = [\"manage\"]"),
       ("account.list", [:], "accounts = [\"*\"]\naccess = [\"observe\"]"),
     ] as [(String, JSON, String)] {
-      // Also for who has a rule, and not the one that is needed.
+      // The same for a caller with a rule that is not sufficient.
       for rules in [[], [rule(1000, ["home"], [.login])], [rule(1000, ["home"], [.use])]] {
         let error = await error(try await rig(rules), method, params, as: caller)
         // Once it may call the method for some account, a mistake in the parameters is said first.

@@ -38,7 +38,7 @@ extension Broker {
 extension LoginStart.Result {
   func url(_ kind: String) -> String? { destinations.first { $0.kind == kind }?.url }
 
-  /// Of the short address on the callback endpoint.
+  /// The secret of the short URL on the callback endpoint.
   var linkToken: String? {
     url("browser").flatMap { URL(string: $0) }.flatMap { $0.path.hasPrefix("/go/") ? $0.lastPathComponent : nil }
   }
@@ -57,7 +57,7 @@ extension LoginStart.Result {
   }
 }
 
-/// Says who signed in: whoever the access token is named after. Takes a logout token without its signature.
+/// Returns the user: the name in the access token. Accepts a logout token without its signature.
 struct NamingProvider: Provider {
   let base: OAuthProvider
 

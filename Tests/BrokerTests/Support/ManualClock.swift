@@ -4,7 +4,7 @@ import OAuth
 import Synchronization
 import TestSupport
 
-/// A clock that stands still until a test moves it. The wall and the timers move apart only when a test steps the wall.
+/// A clock that only a test moves. The wall clock and the timers differ only after a test steps the wall clock.
 final class ManualClock: Sendable {
   private struct Sleeper {
     var id: UInt64
@@ -41,7 +41,7 @@ final class ManualClock: Sendable {
     for sleeper in due { sleeper.continuation.resume() }
   }
 
-  /// Somebody sets the wall clock; timers do not notice.
+  /// Sets the wall clock; timers do not change.
   func step(_ duration: Duration) {
     state.withLock { $0.wall = $0.wall + duration }
   }
@@ -89,7 +89,7 @@ final class ManualClock: Sendable {
   }
 }
 
-/// Waits until something holds, letting everybody else run; false where it does not within ten seconds.
+/// Waits until a condition holds, while other tasks run; false if it does not within ten seconds.
 func eventually(
   isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool
 ) async rethrows -> Bool {
@@ -121,7 +121,7 @@ extension ManualClock {
   }
 }
 
-/// Lets everybody run who can, before a test says that something did not happen.
+/// Lets all runnable tasks run, before a test checks that an event did not happen.
 func settle() async {
   for _ in 0..<500 { await Task.yield() }
 }

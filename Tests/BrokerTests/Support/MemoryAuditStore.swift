@@ -2,7 +2,7 @@ import Broker
 import OAuth
 import Synchronization
 
-/// An audit trail in memory, that fails where a test says so.
+/// An audit trail in memory, which fails on request.
 final class MemoryAuditStore: AuditStore {
   private struct State {
     var records: [Int64: AuditRecord] = [:]
@@ -14,7 +14,7 @@ final class MemoryAuditStore: AuditStore {
   private let state = Mutex(State())
 
   var records: [AuditRecord] { state.withLock { $0.records.values.sorted { $0.id < $1.id } } }
-  /// Without those that the starts make.
+  /// Without the records of starts.
   var sinceStart: [AuditRecord] { records.filter { $0.entry.method != "broker.start" } }
   var writes: Int { state.withLock { $0.writes } }
   var forgotten: (before: Timestamp, most: Int)? { state.withLock { $0.forgotten } }

@@ -152,7 +152,7 @@ final class MemoryStore: Store {
 
   /// The next look at the database finds this.
   func finds(_ error: StoreError?) { state.withLock { $0.found = error } }
-  /// What it was written anew from.
+  /// The state that it was rebuilt from.
   var rebuilt: [StoredState] { state.withLock { $0.rebuilt } }
 
   /// Tokens and intents belong to a grant, as in the database: a commit that leaves one without is refused.

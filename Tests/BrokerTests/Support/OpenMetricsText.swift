@@ -34,7 +34,7 @@ struct OpenMetricsText {
     for family in families { try check(family) }
   }
 
-  /// The value of the one sample with these labels; nil where there is none.
+  /// The value of the sample with these labels; nil if there is none.
   func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
     families.flatMap(\.samples).first { $0.name == name && $0.labels == labels }?.value
   }
@@ -102,7 +102,7 @@ struct OpenMetricsText {
       throw Bad(description: "\(family.name) is not described")
     }
     guard !family.name.hasSuffix("_total"), !family.name.hasSuffix("_info") else {
-      throw Bad(description: "\(family.name) ends with what is a sample's")
+      throw Bad(description: "\(family.name) ends with the suffix of a sample")
     }
     switch family.type {
     case "counter":
@@ -112,7 +112,7 @@ struct OpenMetricsText {
     case "stateset":
       guard family.unit == nil,
         family.samples.allSatisfy({ $0.labels[family.name] != nil && [0, 1].contains($0.value) })
-      else { throw Bad(description: "\(family.name) is no set of states") }
+      else { throw Bad(description: "\(family.name) is not a set of states") }
     case "histogram": try checkHistogram(family)
     default: break
     }
@@ -183,7 +183,7 @@ struct OpenMetricsText {
       }
     }
 
-    /// With the end mark, where there is one.
+    /// With the end mark, if there is one.
     mutating func escapedText(until end: Unicode.Scalar?) throws -> String {
       var text = String.UnicodeScalarView()
       while at < scalars.count {

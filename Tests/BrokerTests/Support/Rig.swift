@@ -18,7 +18,7 @@ extension Caller {
   }
 }
 
-/// A connection that keeps what it is told.
+/// A connection that keeps the received messages.
 final class FakeSession: Session {
   let caller: Caller
   let principal: Principal
@@ -97,12 +97,12 @@ final class Rig: Sendable {
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
     router = Router(broker)
     try await broker.start()
-    // Somebody has asked for each before, and so it is served from the cache.
+    // Each was requested before, so it is served from the cache.
     if isAsked { for name in await broker.accounts.names { await broker.accounts.serve(name) } }
     await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
   }
 
-  /// Whatever a program would call, by the road that it takes.
+  /// A call of a program, by the same path.
   func call<M: RPCMethod>(_ method: M.Type, _ params: M.Params, as caller: Caller = .root) async throws -> M.Result {
     try await call(method, params, on: FakeSession(caller))
   }
@@ -118,7 +118,7 @@ final class Rig: Sendable {
 
   func view(_ account: String) async throws -> AccountView { try await call(AccountGet.self, .init(account: account)) }
 
-  /// The reason that the call fails for; nil where it does not.
+  /// The reason of the call's failure; nil if it succeeds.
   func reason<Value>(_ body: () async throws -> Value) async -> ErrorReason? {
     do {
       _ = try await body()

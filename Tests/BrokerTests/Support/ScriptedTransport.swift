@@ -11,7 +11,7 @@ final class ScriptedTransport: Transport {
   private struct Held {
     var purpose: Purpose
     var late: LateAnswer?
-    /// With what ends the request instead of its answer, if anything does.
+    /// The error that ends the request instead of an answer, if any.
     var continuation: CheckedContinuation<TransportError?, Never>
   }
 
@@ -50,14 +50,14 @@ final class ScriptedTransport: Transport {
     for request in released { request.continuation.resume(returning: nil) }
   }
 
-  /// The time of those that wait is over: they end, but for those whose late answer is waited for.
+  /// The time limit of waiting requests: they end, except requests whose late answer is awaited.
   func timeOut(_ purpose: Purpose) {
     let late = state.withLock { $0.held.filter { $0.purpose == purpose && $0.late != nil } }
     for request in late { request.late?.isOverdue(TransportError(.timedOut, "no answer in time")) }
     fail(purpose) { $0.late == nil }
   }
 
-  /// Nobody waits any longer for late answers.
+  /// Late answers are no longer awaited.
   func giveUp(_ purpose: Purpose) { fail(purpose) { _ in true } }
 
   private func fail(_ purpose: Purpose, _ isMeant: (Held) -> Bool) {

@@ -52,7 +52,7 @@ enum Server: CaseIterable {
     return reply("{\"issuer\":\"https://\(host)\",\(members)}")
   }
 
-  /// Every request for a token is granted, with a refresh token where a person was there.
+  /// Every request for a token is granted, with a refresh token if a user signed in.
   static func grants(_ request: HTTPRequest, number: Int) -> HTTPResponse {
     let host = request.url.host() ?? ""
     let isUnattended = ["client_credentials", "urn:ietf:params:oauth:grant-type:token-exchange"]
@@ -112,7 +112,7 @@ extension Rig {
     return rig
   }
 
-  /// The configuration in force is another. Some time has passed since the last one.
+  /// The active configuration differs. Some time has passed since the last one.
   func reload(_ configuration: BrokerConfiguration) async throws {
     clock.advance(.seconds(1))
     reading.value = .success(configuration)

@@ -129,9 +129,9 @@ final class StrictProvider: Transport {
     var ended: Set<String> = []
     var isHolding = false
     var waiting: [CheckedContinuation<Void, Never>] = []
-    /// So many requests never come here.
+    /// The number of requests that never arrive here.
     var dropping = 0
-    /// So many requests wait in the broker's transport.
+    /// The number of requests that wait in the broker's transport.
     var stalling = 0
     /// Answers have no access token.
     var isBroken = false

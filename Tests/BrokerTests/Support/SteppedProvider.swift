@@ -12,7 +12,7 @@ struct SteppedProvider: Provider {
   var authorizationTraits: AuthorizationTraits
   var logoutTraits: LogoutTraits
   var apiTraits: APITraits
-  /// What calls have where their client says nothing else.
+  /// The default values of calls.
   var defaults: [HTTPRequest.Header] = []
 
   init(settings: ProviderSettings = .plain(), _ change: (inout SteppedProvider) -> Void = { _ in }) {
@@ -69,7 +69,7 @@ struct SteppedProvider: Provider {
     }
   }
 
-  /// At the issuer, where there is one.
+  /// At the issuer, if there is one.
   private func address(_ path: String) -> URL {
     URL(string: (base.settings.issuer?.rawValue ?? "https://id.example") + path)!
   }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import grantctl
 
-/// The destination of a login, among those that the broker offers.
+/// The destination of a login, out of the destinations of the broker.
 @Suite struct DestinationTests {
   static let web = "https://provider.example/authorize?state=s1"
   private static let desktop = ["DISPLAY": ":0"]

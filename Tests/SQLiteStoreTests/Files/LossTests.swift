@@ -159,12 +159,12 @@ struct LossTests {
 
   @Test("with its folder gets its key back, where the key was in the folder", arguments: [true, false])
   func key(inside: Bool) async throws {
-    // As a person may write it.
+    // As a user may write it.
     let file = inside ? folder.state + "//grantd.key" : folder.key
     let store = try folder.open(keyFile: file)
     let contents = try folder.contents(file)
     unlink(file)
-    // Somebody took the key elsewhere, and the database was lost later.
+    // The key was moved elsewhere, and the database was lost later.
     try inflict(.databaseRemoved)
     try await store.rebuild(from: Sample.state)
     #expect(FileManager.default.fileExists(atPath: file) == inside)

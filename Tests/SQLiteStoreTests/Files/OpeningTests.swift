@@ -17,7 +17,7 @@ struct OpeningTests {
     try database.close()
   }
 
-  /// Opens it, with what goes wrong.
+  /// Opens it, with the error.
   private func refusal(key: SealingKey = Sample.key) -> StoreError? {
     do throws(StoreError) {
       _ = try SQLiteStore.open(folder: folder.state, key: key)

@@ -6,7 +6,7 @@ import SQLite
 import SQLiteStore
 import Testing
 
-// One after the other: a helper that starts meanwhile would inherit the pipe of another, and hold it open.
+// One after the other: a helper that starts in between would inherit the pipe of another, and keep it open.
 @Suite("Processes", .serialized, .timeLimit(.minutes(2)))
 struct ProcessTests {
   let folder = TemporaryFolder()

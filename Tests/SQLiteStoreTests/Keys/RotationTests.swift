@@ -354,7 +354,7 @@ struct RotationTests {
     #expect(try folder.contents(folder.key) == text)
     #expect(!FileManager.default.fileExists(atPath: next))
     #expect(try process.ask("get") == "a=1000")
-    // The process is killed, and the next one opens it under the key that is there.
+    // The process is killed, and the next one opens it under the existing key.
     #expect(try process.ask("die") == "open")
     #expect(try process.ask("get") == "a=1000")
     #expect(try process.ask("rotate") == "ok")

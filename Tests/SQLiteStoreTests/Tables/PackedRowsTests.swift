@@ -31,7 +31,7 @@ import Testing
     let rest = try await store.loadRest()
     #expect(rest.grants.isEmpty && rest.tokens.isEmpty && rest.intents.isEmpty)
     #expect(rest.logins == Sample.state.logins && rest.values == Sample.state.values)
-    // Packed anew, they are the same.
+    // Packed again, they are the same.
     for account in Sample.state.accounts {
       #expect(try sorted(store.pack(account).read(.whole)) == sorted(account))
       #expect(store.pack(account) is PackedRows)
