@@ -31,7 +31,7 @@ final class Keeper: @unchecked Sendable {
   let changes: AsyncStream<ChangesElsewhere>.Continuation
   /// What other brokers are not notified of yet.
   let waiting = Mutex<Set<Report>>([])
-  private let seen = Mutex(SharedStoreState())
+  let seen = Mutex(SharedStoreState())
   var node: OwnNode
   var session: Session?
   /// With the node's lock, and nothing else yet.
@@ -48,7 +48,9 @@ final class Keeper: @unchecked Sendable {
   var mustCompare = false
   /// Whether the session has the node's lock: no other process has its id.
   private let owned = Mutex(false)
-  private var isDeaf = false
+  private(set) var isDeaf = false
+  /// The machine's clock minus the database's, in milliseconds.
+  var clockOffset: Int64?
   /// Called when the database is another one than before, with its timeline.
   var onTimeline: @Sendable (String) -> Void = { _ in }
 
@@ -255,34 +257,6 @@ final class Keeper: @unchecked Sendable {
       let failure = StoreError(error, at: target.location)
       seen.withLock { $0.failure = failure }
     }
-  }
-
-  private func beat(_ session: Session) throws {
-    let begun = clock.uptime()
-    let values: [ColumnValue] = [.text(node.id), .text(node.run)]
-    let answers = try run(
-      session,
-      [
-        Query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8"),
-        Query(
-          "UPDATE grantd.node SET seen_at = clock_timestamp() WHERE id = $1::text AND run = $2::text RETURNING 1::int8",
-          values),
-      ])
-    last.heartbeat = begun
-    let offset = clock.now().milliseconds - (answers[0].value?.integer ?? 0)
-    let found = try run(
-      session,
-      [
-        Query(
-          "UPDATE grantd.node SET clock_offset_ms = $3::int8 WHERE id = $1::text AND run = $2::text",
-          values + [.integer(offset)]), SharedStoreState.facts, SharedStoreState.query,
-      ])
-    var state = SharedStoreState(found[1], found[2], own: node.id)
-    state.clockOffset = .milliseconds(offset)
-    state.isDeaf = isDeaf
-    state.isReplaced = answers[1].rows.isEmpty
-    let new = state
-    seen.withLock { $0 = new }
   }
 }
 

@@ -187,8 +187,10 @@ final class Fleet: @unchecked Sendable {
 
   /// All is well for two hours: each broker returns a token of the newest login.
   private func conclude() {
-    for name in Self.names where database.contents.grants[AccountName(rawValue: name)!] != nil {
-      let saved = database.contents.grants[AccountName(rawValue: name)!]?.refreshToken
+    for name in Self.names {
+      let account = AccountName(rawValue: name)!
+      guard let grant = database.contents.grants[account], !database.isRefreshing(account) else { continue }
+      let saved = grant.refreshToken
       if !provider.isNewest(saved) { violated(.loss, "the store has \(saved?.exposed ?? "no token") of \(name)") }
     }
     var left = machines.count * Self.names.count

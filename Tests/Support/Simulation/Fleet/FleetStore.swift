@@ -13,8 +13,6 @@ final class FleetDatabase: @unchecked Sendable {
     var until: Moment = 0
     var renewed: Moment = 0
     var sent: Moment = 0
-    /// The refresh token was sent under this lease.
-    var isUsed = false
   }
 
   unowned let fleet: Fleet
@@ -22,6 +20,8 @@ final class FleetDatabase: @unchecked Sendable {
   var leases: [AccountName: Held] = [:]
   private var revisions: [AccountName: Revision] = [:]
   private var commits: Set<Revision> = []
+  /// For each machine the refreshes whose answers it has not saved, and when they were sent.
+  private var unsaved: [Int: [AccountName: Moment]] = [:]
   /// When each login was, by the clock of its machine.
   private var logins: [AccountName: Set<Timestamp>] = [:]
 
@@ -50,7 +50,9 @@ final class FleetDatabase: @unchecked Sendable {
     for change in changes {
       if case .putGrant(let grant) = change { note(grant, by: number) }
       contents.apply(change)
-      if let owner = change.owner { revisions[owner] = revision }
+      guard let owner = change.owner else { continue }
+      revisions[owner] = revision
+      unsaved[number]?[owner] = nil
     }
     commits.insert(revision)
     var accounts: Set<AccountName> = []
@@ -126,16 +128,26 @@ final class FleetDatabase: @unchecked Sendable {
     return .granted(Lease(account: intent.account, fence: held.fence), intent)
   }
 
-  /// How long the machine may stand still: if it sent a refresh token, it prolongs the lease in time.
+  /// How long the machine may stand still: if it sent a refresh token, it prolongs the lease in time, or, after another
+  /// broker took it, saves the answer in time.
   func longestStop(of number: Int) -> Moment {
-    leases.values.filter { $0.holder == number && $0.isUsed }
-      .map { $0.renewed + Fleet.longestUnanswered - fleet.now }.reduce(Fleet.longestStop, min)
+    let recent = unsaved[number, default: [:]].filter { $0.value + 2 * Fleet.longestUnanswered > fleet.now }
+    let ends = recent.map { account, sent in
+      let held = leases[account]
+      return (held?.holder == number ? held?.renewed ?? sent : sent) + Fleet.longestUnanswered
+    }
+    return max(0, ends.map { $0 - fleet.now }.reduce(Fleet.longestStop, min))
+  }
+
+  /// Whether a broker waits for the answer to a refresh.
+  func isRefreshing(_ account: AccountName) -> Bool {
+    unsaved.values.contains { $0[account].map { $0 + Fleet.longestUnanswered > fleet.now } ?? false }
   }
 
   /// A request with the refresh token leaves the machine.
   func sends(_ token: Secret, by number: Int) {
     for (account, intent) in contents.intents where intent.refreshTokenHash == token.fingerprint {
-      if leases[account]?.holder == number { leases[account]?.isUsed = true }
+      unsaved[number, default: [:]][account] = fleet.now
     }
   }
 
@@ -162,6 +174,7 @@ final class FleetDatabase: @unchecked Sendable {
   func release(_ lease: Lease, by number: Int) {
     guard isLatest(lease, of: number) else { return }
     leases[lease.account]?.holder = nil
+    unsaved[number]?[lease.account] = nil
     fleet.report(.accounts([lease.account]), from: number)
   }
 }
