@@ -12,6 +12,7 @@ from grantd_testing import BlockingClient, CommandedDaemon, Gone, Program, Refus
 
 PROVIDER = pathlib.Path(__file__).resolve().parent.parent / "Support" / "strict-provider"
 PATIENCE = 15
+START_SECONDS = 60
 PAUSE = 0.02
 
 
@@ -99,7 +100,7 @@ class Machine(CommandedDaemon):
 
     def launch_and_wait(self):
         self.launch()
-        wait_until(lambda: self.process.status is not None or self.serves(), PATIENCE, "grantd serves", PAUSE)
+        wait_until(lambda: self.process.status is not None or self.serves(), START_SECONDS, "grantd serves", PAUSE)
         self.ended()
 
     def status(self):

@@ -3,7 +3,7 @@ import OAuth
 import SQLite
 import Synchronization
 
-// The machine's sign of life, and what it sees of the others, on the queue.
+// The machine's sign of life, and its view of the other machines, on the queue.
 extension Keeper {
   /// Another offset of the clock, in milliseconds, is written at once.
   private static let clockStep: Int64 = 500
