@@ -66,7 +66,7 @@ struct FaultTests {
 
   @Test("an OAuth error at status 200 is an error too: invalid_grant ends the grant")
   func errorAt200() async throws {
-    try await Rig.with(Self.early) { rig in
+    try await Rig.with(Self.short) { rig in
       try rig.demo.fault(.error200, at: .tokenRefresh) { $0.error = "invalid_grant" }
       try await rig.login()
       try await rig.wait(toBe: .loginRequired)
