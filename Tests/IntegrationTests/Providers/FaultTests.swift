@@ -113,7 +113,7 @@ struct FaultTests {
     arguments: DemoServer.Rotation.allCases)
   func lostAnswer(rotation: DemoServer.Rotation) async throws {
     let wish = Wish {
-      $0 = Self.early
+      $0 = Self.short
       $0.rotation = rotation
       $0.provider = "rotation = \"\(rotation == .grace ? "grace \(5 * slowness)s" : rotation.rawValue)\""
     }
