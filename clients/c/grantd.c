@@ -413,15 +413,12 @@ struct grantd_waiter {
   char *buffer;
   size_t size;
   enum state state;
+  /* Its answer is there, or it is its turn to read. */
+  pthread_cond_t ready;
 };
 
 static void reset(struct grantd_client *client) {
-  pthread_condattr_t monotonic;
   pthread_mutex_init(&client->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&client->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
   client->filled = 0;
   client->waiting = NULL;
   client->descriptor = -1;
@@ -457,9 +454,11 @@ static void end(struct grantd_client *client, enum state state) {
   client->connection++;
   grantd_wipe(client->memory, client->filled);
   client->filled = 0;
-  for (struct grantd_waiter *one = client->waiting; one; one = one->next) one->state = state;
+  for (struct grantd_waiter *one = client->waiting; one; one = one->next) {
+    one->state = state;
+    pthread_cond_signal(&one->ready);
+  }
   client->waiting = NULL;
-  pthread_cond_broadcast(&client->changed);
 }
 
 static void leave(struct grantd_client *client, struct grantd_waiter *waiter) {
@@ -480,6 +479,7 @@ static int deliver(struct grantd_client *client, char *line, size_t length) {
     leave(client, one);
     one->state = length < one->size ? ANSWERED : TOO_LARGE;
     if (one->state == ANSWERED) memcpy(one->buffer, line, length + 1);
+    pthread_cond_signal(&one->ready);
     break;
   }
   return 1;
@@ -510,7 +510,6 @@ static void read_some(struct grantd_client *client, double deadline) {
   }
   pthread_mutex_lock(&client->lock);
   client->reads = 0;
-  pthread_cond_broadcast(&client->changed);
   if (client->connection != connection) close(descriptor);
   if (is_late || client->connection != connection) return;
   if (count <= 0) {
@@ -545,19 +544,14 @@ static int send_all(int descriptor, const char *bytes, size_t count) {
   return 0;
 }
 
-/* With the lock: sends the request in `waiter->buffer` and waits for its answer in the same buffer. */
-static int exchange(struct grantd_client *client, struct grantd_waiter *waiter, size_t length, double deadline, struct grantd_error *error) {
-  waiter->next = client->waiting;
-  waiter->state = WAITING;
-  client->waiting = waiter;
-  /* Half of the line may have been sent. */
-  if (send_all(client->descriptor, waiter->buffer, length) != 0) end(client, LOST);
+/* With the lock: waits for the answer, and reads if no other thread does. -1: it did not come in time. */
+static int wait_for(struct grantd_client *client, struct grantd_waiter *waiter, double deadline) {
   while (waiter->state == WAITING) {
     if (now() >= deadline) {
       /* The broker ends each request by itself: this connection is of no use any more. */
       leave(client, waiter);
       end(client, LOST);
-      return late(error);
+      return -1;
     }
     if (!client->reads) {
       client->reads = 1;
@@ -565,9 +559,29 @@ static int exchange(struct grantd_client *client, struct grantd_waiter *waiter, 
     } else {
       struct timespec until = {.tv_sec = (time_t)deadline};
       until.tv_nsec = (long)((deadline - (double)until.tv_sec) * 1e9);
-      pthread_cond_timedwait(&client->changed, &client->lock, &until);
+      pthread_cond_timedwait(&waiter->ready, &client->lock, &until);
     }
   }
+  return 0;
+}
+
+/* With the lock: sends the request in `waiter->buffer` and waits for its answer in the same buffer. */
+static int exchange(struct grantd_client *client, struct grantd_waiter *waiter, size_t length, double deadline, struct grantd_error *error) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&waiter->ready, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  waiter->next = client->waiting;
+  waiter->state = WAITING;
+  client->waiting = waiter;
+  /* Half of the line may have been sent. */
+  if (send_all(client->descriptor, waiter->buffer, length) != 0) end(client, LOST);
+  int is_late = wait_for(client, waiter, deadline) != 0;
+  pthread_cond_destroy(&waiter->ready);
+  /* Another thread reads from now on. */
+  if (!client->reads && client->waiting) pthread_cond_signal(&client->waiting->ready);
+  if (is_late) return late(error);
   switch (waiter->state) {
   case ANSWERED: return 0;
   case BAD: return bad(error, "is not valid");
@@ -716,7 +730,6 @@ void grantd_close(struct grantd_client *client) {
   grantd_wipe(client->memory, client->filled);
   client->filled = 0;
   pthread_mutex_destroy(&client->lock);
-  pthread_cond_destroy(&client->changed);
 }
 
 static struct grantd_client shared;

@@ -106,7 +106,6 @@ struct grantd_error {
 /* A client, which keeps one connection for all threads. Initialise it by grantd_init; its members are private. */
 struct grantd_client {
   pthread_mutex_t lock;
-  pthread_cond_t changed;
   const char *path;
   char *memory;
   size_t size, filled;
