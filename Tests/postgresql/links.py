@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from grantd_testing import Program
+from grantd_testing import Program, StreamServer
 
 COMMAND_SECONDS = 10
 CHUNK = 1 << 16
@@ -141,22 +141,12 @@ class Proxies:
                 proxy.close()
 
 
-class TCPProxy:
+class TCPProxy(StreamServer):
     def __init__(self, server, source):
         """`source`: the address from which it connects."""
         self.server, self.source, self.flows = server, source, threading.Event()
         self.flows.set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+        super().__init__()
 
     def serve(self, client):
         self.flows.wait()
