@@ -149,7 +149,8 @@ def changed_issuer(scene):
     broker.start()
     works(broker, "notes")
     text = broker.refused("login", scene.url(resource), "notes")
-    must(other.issuer in text and authorization.issuer in text, f"the issuers are missing: {text}")
+    for word in (other.issuer, authorization.issuer, "/.well-known/", "discovery_url"):
+        must(word in text, f"“{word}” is missing: {text}")
     same(broker.call("account.get", account="notes")["state"], "ok", "the old grant")
     same(other.requests, [], "requests to the new server")
     works(broker, "notes")

@@ -88,7 +88,8 @@ extension ProviderFailure {
   /// the token endpoint may work.
   static func discovery(_ error: ResponseError, at url: URL?) -> ProviderFailure {
     switch error {
-    case .issuerMismatch: .misconfigured(message: error.description, nil)
+    case .issuerMismatch:
+      .misconfigured(message: "\(url.map { "\($0.absoluteString): " } ?? "")\(error.description)", nil)
     case .redirect(let status):
       .misconfigured(
         message: "the metadata URL redirects (HTTP \(status)) to another origin or more than three times, which is not "
