@@ -115,6 +115,8 @@ async def callback_waits(stage):
     client = await daemon.start()
     (origin, *_), process = (await client.call("broker.status"))["callback"], daemon.process
     place = origin.removeprefix("http://").rsplit(":", 1)
+    # While its pool has work, libdispatch reads files in /proc each second, and ends the process if it has no descriptor.
+    await asyncio.sleep(3)
     soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (8, hard))
     with contextlib.ExitStack() as open_ones:
