@@ -79,7 +79,8 @@ let layers = [
   ],
   "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
   "Clients": [
-    "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "ProviderTemplates", "QRCodes",
+    "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "JSON", "PlainText",
+    "ProviderTemplates", "QRCodes",
   ],
   "C": ["CAbsent", "CHeap", "CLibpq", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
 ]
@@ -105,9 +106,11 @@ let package = Package(
   ],
   targets: [
     // The rooms, one-way: a target forbids an import or isolates one dependency (docs/developers/overview.md).
-    room("OAuth", [crypto, cryptoExtras]),
+    fastRoom("JSON", []),
+    fastRoom("PlainText", []),
+    room("OAuth", ["JSON", "PlainText", crypto, cryptoExtras]),
     fastRoom("Grants", ["OAuth", crypto]),
-    fastRoom("BrokerAPI", []),
+    fastRoom("BrokerAPI", ["JSON"]),
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
     fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
@@ -126,7 +129,7 @@ let package = Package(
         "Broker", "CZlib", "Listening", "OAuth", "Platform", nioCore, nioExtras, nioPosix, nioHTTP1, nioSSL, nioTLS,
         deque,
       ]),
-    room("Pages", []),
+    room("Pages", ["PlainText"]),
     room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
@@ -140,11 +143,11 @@ let package = Package(
       "UserPages",
       [
         "Broker", "BrokerAPI", "CredentialHelpers", "HTTPServer", "Listening", "Loopback", "OAuth", "Pages",
-        "ProviderTemplates", "QRCodes", nioCore,
+        "PlainText", "ProviderTemplates", "QRCodes", nioCore,
         nioHTTP1,
       ]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
-    room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
+    room("Hooks", ["Broker", "BrokerAPI", "CLinux", "PlainText", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     fastRoom("Sealing", ["OAuth", crypto, cryptoExtras]),
     fastRoom("SQLite", ["CSQLite"]),
@@ -152,7 +155,7 @@ let package = Package(
     fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite", "StoreRows"]),
     fastRoom(
       "PostgreSQLStore", ["Broker", "CLibpq", "Grants", "OAuth", "Sealing", "SQLite", "SQLiteStore", "StoreRows"]),
-    room("Systemd", ["CSystemd", "CLinux", logging]),
+    room("Systemd", ["CSystemd", "CLinux", "PlainText", logging]),
     room("SystemEvents", ["CLinux", "CSystemd", "Platform"]),
     // The name Configuration is another package's.
     .target(
@@ -183,7 +186,7 @@ let package = Package(
       name: "grantctl",
       dependencies: [
         "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CAbsent", "Callers", "CLinux",
-        "CredentialHelpers", "Platform", "ProviderTemplates", "QRCodes", argumentParser,
+        "CredentialHelpers", "PlainText", "Platform", "ProviderTemplates", "QRCodes", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
     // Installed as grantctl (decision 50).
     staticProgram("grantctl-front", ["BrokerSocket"]),
@@ -199,6 +202,7 @@ let package = Package(
     .target(
       name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
       swiftSettings: settings),
+    tests("JSONTests", ["JSON"]),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("CredentialHelpersTests", ["CredentialHelpers", "BrokerAPI"]),
@@ -262,7 +266,7 @@ let package = Package(
       "GrantctlTests",
       [
         "grantctl", "grantctl-front", "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket",
-        "CredentialHelpers", "Platform", "ProviderTemplates", "QRCodes", "UnixSocket",
+        "CredentialHelpers", "PlainText", "Platform", "ProviderTemplates", "QRCodes", "UnixSocket",
         argumentParser,
         nioCore,
         nioPosix, logging,
@@ -280,8 +284,8 @@ let package = Package(
     .testTarget(
       name: "FuzzTests",
       dependencies: [
-        "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "HTTPServer", "Callback",
-        "GrantdConfiguration", "CredentialHelpers", "grantctl",
+        "JSON", "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "HTTPServer",
+        "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
         crypto, nioCore, nioEmbedded, nioHTTP1,
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
@@ -296,7 +300,7 @@ let package = Package(
 // optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
-    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "Callers", "UnixSocket", "HTTPServer",
+    "JSON", "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "Callers", "UnixSocket", "HTTPServer",
     "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
@@ -312,9 +316,10 @@ if Context.environment["GRANTD_FUZZ"] != nil {
   package.targets.removeAll { ["FuzzTests", "CToml"].contains($0.name) }
   package.targets += [
     .target(name: "CToml", cxxSettings: [.unsafeFlags(["-O1", "-fsanitize=fuzzer-no-link,address"])]),
-    twin("OAuth", [crypto, cryptoExtras]),
+    twin("JSON", []),
+    twin("OAuth", fuzzed("JSON") + ["PlainText", crypto, cryptoExtras]),
     twin("Grants", fuzzed("OAuth") + [crypto]),
-    twin("BrokerAPI", []),
+    twin("BrokerAPI", fuzzed("JSON")),
     twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("Listening", fuzzed("BrokerAPI") + [nioCore, logging]),
@@ -329,7 +334,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
       folder: "Configuration"),
     twin("CredentialHelpers", fuzzed("BrokerAPI")),
-    twin("grantctl", ["ProviderTemplates", "QRCodes"]),
+    twin("grantctl", ["PlainText", "ProviderTemplates", "QRCodes"]),
     .executableTarget(
       name: "grantd-fuzz",
       dependencies: rooms.map { .target(name: "Fuzzed\($0)") } + [crypto, nioCore, nioEmbedded, nioHTTP1],

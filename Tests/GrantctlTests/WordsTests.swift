@@ -2,6 +2,7 @@ import ArgumentParser
 import BlockingClient
 import BrokerAPI
 import BrokerSocket
+import PlainText
 import Testing
 import UnixSocket
 

@@ -60,7 +60,8 @@ enum Keys {
         old
       }
     }
-    return JSON.object(members.mapValues { $0.hasPrefix("[") ? JSON(Data($0.utf8))! : .string($0) }).serialized
+    return JSON.object(members.mapValues { $0.hasPrefix("[") ? JSON(message: Data($0.utf8))! : .string($0) }).text(
+      sorted: true)
   }
 
   static func rsaMembers(_ key: _RSA.Signing.PrivateKey) -> [String: String] {
@@ -117,7 +118,8 @@ enum Tokens {
     for (name, value) in header { head[name] = value }
     var body = claims
     for (name, value) in changes { body[name] = value }
-    return make(header: JSON.object(head).serialized, claims: JSON.object(body).serialized, algorithm: algorithm)
+    return make(
+      header: JSON.object(head).text(sorted: true), claims: JSON.object(body).text(sorted: true), algorithm: algorithm)
   }
 
   static func make(header: String, claims: String, algorithm: String) -> Secret {

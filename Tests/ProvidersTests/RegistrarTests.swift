@@ -12,7 +12,7 @@ import Testing
   /// The request that registers a client at a server with these metadata.
   private func request(
     _ methods: [String]?, device: Bool = false, grants: [String]? = nil
-  ) throws -> ([String: JSONValue], ClientCredential?) {
+  ) throws -> ([String: JSON], ClientCredential?) {
     let registrar = ClientRegistrar()
     let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
     var metadata = metadata
@@ -27,7 +27,7 @@ import Testing
     let saved = try script.run(registrar.registration(asked, at: candidate, metadata: metadata)).get()
     let body = try #require(script.sent.first?.body)
     let provider = registrar.provider(saved) as? OAuthProvider
-    return (try #require(JSONValue(body)?.members), provider?.settings.client)
+    return (try #require(JSON(message: body)?.dictionary), provider?.settings.client)
   }
 
   @Test(
@@ -137,12 +137,12 @@ import Testing
 
   @Test("the device grant is requested if the server has it")
   func deviceGrant() throws {
-    let device = JSONValue.string("urn:ietf:params:oauth:grant-type:device_code")
+    let device = JSON.string("urn:ietf:params:oauth:grant-type:device_code")
     for hasDevice in [true, false] {
-      let types = try #require(try request(nil, device: hasDevice).0["grant_types"]?.elements)
+      let types = try #require(try request(nil, device: hasDevice).0["grant_types"]?.array)
       #expect(types.contains(device) == hasDevice)
     }
-    let listed = try #require(try request(nil, device: true, grants: ["authorization_code"]).0["grant_types"]?.elements)
+    let listed = try #require(try request(nil, device: true, grants: ["authorization_code"]).0["grant_types"]?.array)
     #expect(!listed.contains(device))
   }
 

@@ -101,7 +101,7 @@ struct SystemNoiseTests {
     case .issued(let issued):
       #expect(!issued.tokens.accessToken.isEmpty)
       #expect(issued.identity?.subject.isEmpty != true)
-      #expect(JSONValue(issued.tokens.extra)?.members != nil)
+      #expect(JSON(message: issued.tokens.extra)?.dictionary != nil)
       guard issued.tokens.tokenType == SavedToken.session else {
         #expect(issued.identity != nil)
         return

@@ -13,7 +13,8 @@ let package = Package(
   products: [.library(name: "Grantd", targets: ["Grantd"])],
   targets: [
     .target(name: "CLinux"),
-    .target(name: "BrokerAPI", swiftSettings: settings),
+    .target(name: "JSON", swiftSettings: settings),
+    .target(name: "BrokerAPI", dependencies: ["JSON"], swiftSettings: settings),
     .target(name: "BrokerSocket", dependencies: ["CLinux"], swiftSettings: settings),
     .target(name: "Platform", dependencies: ["CLinux"], swiftSettings: settings),
     .target(name: "BlockingClient", dependencies: ["BrokerAPI", "BrokerSocket"], swiftSettings: settings),

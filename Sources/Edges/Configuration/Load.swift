@@ -299,7 +299,7 @@ struct Loader {
     guard let (table, variables) = withTemplate(section, title: title, at: item.place) else { return }
     let kind = table["kind"]?.text.flatMap(ProviderKind.init) ?? .oidc
     if let section = kind.section { return readSystem(name, kind, section, table, variables, at: item.place) }
-    var draft = ProviderDraft()
+    var draft = ProviderDraft(name)
     Sections.provider.read(
       table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = ProviderCheck(

@@ -132,7 +132,7 @@ public struct HTTPReply: Sendable {
     ]
     if let hint { members.append(JSON.Member(name: "hint", value: .string(hint))) }
     self.init(
-      status, type: "application/json", String(decoding: JSON.object(members).serialized(), as: UTF8.self) + "\n")
+      status, type: "application/json", JSON.object(members).text() + "\n")
   }
 
   /// If the connection cannot be read after it.

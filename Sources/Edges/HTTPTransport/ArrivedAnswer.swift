@@ -70,7 +70,7 @@ final class ArrivedAnswer: Sendable {
 
   /// Nil while more may come.
   var whole: HTTPResponse? {
-    guard let answer = try? ended, JSONValue.lenient(answer.body)?.value.members != nil else { return nil }
+    guard let answer = try? ended, JSON.lenient(answer.body)?.value.dictionary != nil else { return nil }
     return answer
   }
 }

@@ -1,5 +1,6 @@
 import Broker
 import BrokerAPI
+import PlainText
 
 /// An event in the form for a hook: foreign texts cleaned and limited, the environment, the line of JSON.
 struct Occasion {
@@ -80,11 +81,7 @@ struct Occasion {
   static func clean(_ text: String, limit: Int) -> String {
     var result = String.UnicodeScalarView()
     for scalar in text.unicodeScalars.prefix(limit) {
-      switch scalar.properties.generalCategory {
-      case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .unassigned, .privateUse:
-        if result.last != " " { result.append(" ") }
-      default: result.append(scalar)
-      }
+      if scalar.isSafe { result.append(scalar) } else if result.last != " " { result.append(" ") }
     }
     return String(result)
   }

@@ -1,3 +1,5 @@
+import PlainText
+
 /// Markup. Text that is interpolated into it is escaped; only literals and other markup stay unchanged.
 public struct HTML: Sendable, Equatable, ExpressibleByStringInterpolation {
   /// Characters of an interpolated text.
@@ -64,8 +66,7 @@ extension HTML {
       case "\"": result += "&quot;"
       case "'": result += "&#39;"
       case "\n", "\t": result += " "
-      case "!"..."~", " ": result.unicodeScalars.append(scalar)
-      default: result.unicodeScalars.append(isInvisible(scalar) ? "\u{fffd}" : scalar)
+      default: result.unicodeScalars.append(scalar.isSafe ? scalar : "\u{fffd}")
       }
     }
     return result
@@ -78,14 +79,6 @@ extension HTML {
         .joined(separator: "\t")
     }
     return HTML(markup: String(lines.joined(separator: "\n").prefix(8 * limit)))
-  }
-
-  /// Control characters, invisible characters and changes of the reading direction.
-  private static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
-    switch scalar.properties.generalCategory {
-    case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
-    default: false
-    }
   }
 
   /// In bytes of escaped text.

@@ -19,8 +19,6 @@ struct DeviceRecord: Codable {
     interval = device.interval.milliseconds
   }
 
-  var encoded: Data { get throws { try JSONEncoder().encode(self) } }
-
   var login: DeviceLogin {
     DeviceLogin(
       deviceCode: Secret(deviceCode), userCode: userCode, verificationURI: verificationURI,

@@ -30,14 +30,10 @@ struct LoginProgress: Codable {
     link = login.link.map { Link(token: $0.token.exposed, request: $0.request?.exposed) }
   }
 
-  /// Nil where there is nothing to write.
-  var encoded: Data? {
-    get throws {
-      let isEmpty =
-        memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil
-        && browserUID == nil && link == nil && audience == nil
-      return isEmpty ? nil : try JSONEncoder().encode(self)
-    }
+  /// Nothing has to be written.
+  var isEmpty: Bool {
+    memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil && browserUID == nil
+      && link == nil && audience == nil
   }
 
   func apply(to login: inout SavedLogin) {

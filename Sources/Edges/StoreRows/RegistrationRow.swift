@@ -38,7 +38,7 @@ extension SavedRegistration: StoredRow {
       redirectURI: redirectURI, managementToken: managementToken?.exposed,
       managementURL: managementURL?.absoluteString, secretExpiresAt: secretExpiresAt?.milliseconds,
       options: options == Options() ? nil : options, isByHand: isByHand ? true : nil)
-    try row.sealed(try JSONEncoder().encode(detail))
+    try row.sealedJSON(detail)
   }
 
   package init(from row: inout RowReader) throws {
@@ -47,8 +47,7 @@ extension SavedRegistration: StoredRow {
     let clientID = try row.text()
     row.bind(to: [provider.rawValue, issuer.rawValue, clientID])
     let createdAt = try row.time()
-    let sealed = try row.required(try row.optionalSealedData())
-    let detail = try row.required(try? JSONDecoder().decode(Detail.self, from: sealed))
+    let detail = try row.required(row.optionalSealedJSON(Detail.self))
     self.init(
       provider: provider, issuer: issuer, discovery: try row.required(DiscoveryStyle(rawValue: detail.discovery)),
       clientID: clientID, clientSecret: detail.secret.map { Secret($0) }, authMethod: detail.authMethod,

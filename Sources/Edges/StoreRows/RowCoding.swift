@@ -87,11 +87,12 @@ package struct RowWriter {
   package mutating func integer(_ value: Int64?) { values.append(ColumnValue(value)) }
   package mutating func time(_ value: Timestamp?) { integer(value?.milliseconds) }
 
-  package mutating func json(_ value: (some Encodable)?) throws {
-    guard let value else { return values.append(.null) }
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    values.append(.text(String(decoding: try encoder.encode(value), as: UTF8.self)))
+  package mutating func json(_ value: (some Encodable)?) {
+    values.append(ColumnValue(value.map { JSON(encoding: $0).text(sorted: true) }))
+  }
+
+  package mutating func sealedJSON(_ value: (some Encodable)?) throws {
+    try sealed(value.map { Data(JSON(encoding: $0).serialized(sorted: true)) })
   }
 
   /// Exposed here and nowhere else in the store, to be sealed.
@@ -162,7 +163,7 @@ package struct RowReader {
     guard depth == .moments else { return try optionalJSON(Identity.self) }
     guard let text = try optionalText() else { return nil }
     if let subject = SubjectText.find(in: Array(text.utf8)[...]) { return Identity(subject: subject) }
-    return try required(try? JSONDecoder().decode(Identity.self, from: Data(text.utf8)))
+    return try required(try? JSON.parse(text.utf8).decode(Identity.self))
   }
   package mutating func sealed() throws -> Secret { try required(optionalSealed()) }
 
@@ -179,7 +180,12 @@ package struct RowReader {
 
   package mutating func optionalJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
     guard let text = try optionalText() else { return nil }
-    return try required(try? JSONDecoder().decode(Value.self, from: Data(text.utf8)))
+    return try required(try? JSON.parse(text.utf8).decode(Value.self))
+  }
+
+  package mutating func optionalSealedJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
+    guard let data = try optionalSealedData() else { return nil }
+    return try required(try? JSON.parse(data).decode(Value.self))
   }
 
   /// Stands for a secret that is left out.

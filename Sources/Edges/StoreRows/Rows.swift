@@ -23,7 +23,7 @@ extension SavedGrant: StoredRow {
   package func write(to row: inout RowWriter) throws {
     row.text(account.rawValue)
     row.text(provider.rawValue)
-    try row.json(identity)
+    row.json(identity)
     row.scopes(requestedScopes)
     row.scopes(grantedScopes)
     let target = TokenTarget(resource: resource ?? "", audience: audience.map { TokenAudience($0, .parameter) }).text
@@ -31,7 +31,7 @@ extension SavedGrant: StoredRow {
     row.integer(generation)
     let standing = StandingRecord(standing, isRefusedOnce: isRefusedOnce)
     row.text(standing.kind.rawValue)
-    try row.json(standing.detail)
+    row.json(standing.detail)
     row.time(createdAt)
     row.time(loggedInAt)
     row.time(refreshTokenExpiresAt)
@@ -100,7 +100,7 @@ extension SavedToken: StoredRow {
     row.time(expiresAt)
     row.time(refreshAt)
     try row.sealed(accessToken)
-    try row.json(reports.isEmpty ? nil : reports)
+    row.json(reports.isEmpty ? nil : reports)
   }
 
   package init(from row: inout RowReader) throws {
@@ -168,8 +168,9 @@ extension SavedLogin: StoredRow {
     try row.sealed(nonce)
     try row.sealed(verifier)
     try row.sealed(dpopKey)
-    try row.sealed(device.map(DeviceRecord.init)?.encoded)
-    try row.sealed(LoginProgress(self).encoded)
+    try row.sealedJSON(device.map(DeviceRecord.init))
+    let progress = LoginProgress(self)
+    try row.sealedJSON(progress.isEmpty ? nil : progress)
   }
 
   package init(from row: inout RowReader) throws {
@@ -188,12 +189,8 @@ extension SavedLogin: StoredRow {
       id: id, provider: provider, account: account, state: try row.sealed(), nonce: try row.optionalSealed(),
       verifier: try row.optionalSealed(), redirectURI: redirectURI, scopes: scopes, resource: resource, maxAge: maxAge,
       uid: uid, startedAt: startedAt, expiresAt: expiresAt, dpopKey: try row.optionalSealed(),
-      device: try row.optionalSealedData().map { data in
-        try row.required(try? JSONDecoder().decode(DeviceRecord.self, from: data)).login
-      })
-    try row.optionalSealedData().map { data in
-      try row.required(try? JSONDecoder().decode(LoginProgress.self, from: data)).apply(to: &self)
-    }
+      device: try row.optionalSealedJSON(DeviceRecord.self)?.login)
+    try row.optionalSealedJSON(LoginProgress.self)?.apply(to: &self)
   }
 }
 
@@ -214,14 +211,8 @@ extension PendingRevocation: StoredRow {
     row.integer(Int64(attempts))
     row.time(retryAt)
     row.time(expiresAt)
-    try row.sealed(context.isEmpty ? nil : Self.encoded(context))
+    try row.sealedJSON(context.isEmpty ? nil : context)
     try row.sealed(token)
-  }
-
-  private static func encoded(_ context: [String: String]) throws -> Data {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = .sortedKeys
-    return try encoder.encode(context)
   }
 
   package init(from row: inout RowReader) throws {
@@ -232,9 +223,7 @@ extension PendingRevocation: StoredRow {
     let attempts = try row.small(Int.self)
     let retryAt = try row.time()
     let expiresAt = try row.time()
-    let context = try row.optionalSealedData().map { data in
-      try row.required(try? JSONDecoder().decode([String: String].self, from: data))
-    }
+    let context = try row.optionalSealedJSON([String: String].self)
     self.init(
       id: id, provider: provider, token: try row.sealed(), hint: hint, context: context ?? [:], attempts: attempts,
       retryAt: retryAt, expiresAt: expiresAt)

@@ -1,4 +1,5 @@
 import Logging
+import PlainText
 
 /// Text from outside, made fit for one line of a log or a terminal.
 enum LogText {
@@ -18,7 +19,7 @@ enum LogText {
 
   /// `text` with the same characters escaped but line feeds and tabs.
   static func lines(_ text: String) -> String {
-    func isKept(_ scalar: Unicode.Scalar) -> Bool { scalar == "\n" || scalar == "\t" || !isUnfit(scalar) }
+    func isKept(_ scalar: Unicode.Scalar) -> Bool { scalar == "\n" || scalar == "\t" || scalar.isSafe }
     guard !text.unicodeScalars.allSatisfy(isKept) else { return text }
     return text.unicodeScalars.map { isKept($0) ? String($0) : escape($0, quoted: false) }.joined()
   }
@@ -39,15 +40,7 @@ enum LogText {
     case "\"" where quoted, "\\" where quoted: return "\\\(scalar)"
     default: break
     }
-    return isUnfit(scalar) ? "\\u{\(String(scalar.value, radix: 16))}" : String(scalar)
-  }
-
-  private static func isUnfit(_ scalar: Unicode.Scalar) -> Bool {
-    if (0x20..<0x7F).contains(scalar.value) { return false }
-    return switch scalar.properties.generalCategory {
-    case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
-    default: false
-    }
+    return scalar.isSafe ? String(scalar) : "\\u{\(String(scalar.value, radix: 16))}"
   }
 }
 

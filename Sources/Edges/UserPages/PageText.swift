@@ -1,22 +1,8 @@
 import BrokerAPI
 import Pages
 
-/// Times, states and callers for users. Times are Unix seconds.
+/// States and callers for users.
 enum PageText {
-  /// `45 s`, `59 min`, `1 h 30 min`, `12 h`, `3 days`: rounded down.
-  static func duration(_ seconds: Int64) -> String {
-    let seconds = max(0, seconds)
-    let (minutes, hours) = (seconds / 60, seconds / 3600)
-    if seconds < 60 { return "\(seconds) s" }
-    if minutes < 60 { return "\(minutes) min" }
-    if hours < 10 { return minutes % 60 == 0 ? "\(hours) h" : "\(hours) h \(minutes % 60) min" }
-    return hours < 48 ? "\(hours) h" : "\(hours / 24) days"
-  }
-
-  static func ago(_ at: Int64, _ now: Int64) -> String { now - at < 1 ? "just now" : "\(duration(now - at)) ago" }
-
-  static func until(_ at: Int64, _ now: Int64) -> String { at > now ? "in \(duration(at - now))" : "now" }
-
   static func count(_ number: Int, _ noun: String, _ plural: String? = nil) -> String {
     "\(number) \(number == 1 ? noun : plural ?? noun + "s")"
   }
@@ -35,13 +21,6 @@ enum PageText {
 }
 
 extension AccountState {
-  var isProblem: Bool {
-    switch self {
-    case .ok, .refreshing: false
-    case .degraded, .loginRequired, .actionRequired: true
-    }
-  }
-
   var words: HTML {
     switch self {
     case .ok: "Signed in"
@@ -60,9 +39,4 @@ extension AccountState {
     case .loginRequired, .actionRequired: "bad"
     }
   }
-}
-
-extension AccountView.Identity {
-  /// The name that a user knows best.
-  var bestName: String { email ?? username ?? name ?? subject }
 }

@@ -108,7 +108,7 @@ struct SevenPassRowTests {
     let sent = try #require(try older.exchange(address, try older.login(), "{}").sent.first)
     #expect(sent.headers.contains(.init("Content-Type", "application/json")))
     #expect(sent.headers.contains { $0.name == "Authorization" && $0.value.hasPrefix("Basic ") })
-    let body = try #require(JSONValue(sent.body ?? Data())?.members)
+    let body = try #require(JSON(message: sent.body ?? Data())?.dictionary)
     #expect(body["code_verifier"] == .string(SignInRig.verifier) && body["code"] == .string("c"))
     #expect(body["client_secret"] == nil)
   }

@@ -119,7 +119,7 @@ struct DeclaredAccountTests {
       for (method, params) in [
         ("login.start", ["provider": "demo", "account": "robot"]), ("account.logout", ["account": "robot"]),
         ("account.import", ["provider": "demo", "account": "robot", "refresh_token": "rt"]),
-      ] as [(String, BrokerAPI.JSON)] {
+      ] as [(String, JSON)] {
         let error = try await rig.failure(method, params)
         #expect(error.code == RPCError.invalidParams("").code, "\(method): \(error)")
         #expect(error.hint?.contains("[account.robot]") == true, "\(method): \(error)")

@@ -23,7 +23,7 @@ struct ImportTests {
     return token
   }
 
-  private static func params(_ token: String, _ account: String = "alice") -> BrokerAPI.JSON {
+  private static func params(_ token: String, _ account: String = "alice") -> JSON {
     ["account": .string(account), "provider": "demo", "refresh_token": .string(token)]
   }
 

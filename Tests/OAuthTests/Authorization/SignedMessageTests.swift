@@ -23,7 +23,7 @@ enum Signed {
     var body = claims
     for (name, value) in changes { body[name] = value }
     return Tokens.make(
-      header: JSON.object(head).serialized, claims: JSON.object(body).serialized, algorithm: algorithm)
+      header: JSON.object(head).text(sorted: true), claims: JSON.object(body).text(sorted: true), algorithm: algorithm)
   }
 
   /// What all these tokens are refused for.
@@ -148,7 +148,9 @@ struct SignedUserInfoTests {
     let response = answer(compact.exposed + "\n", type: "application/jwt;charset=utf-8")
     #expect(UserInfo.compact(response) == compact)
     let info = try parse(try #require(UserInfo.compact(response)))
-    #expect(info.subject == "p" && info.email == "e@x.example" && JSON(info.claims)?.members?["sub"] == .string("p"))
+    #expect(
+      info.subject == "p" && info.email == "e@x.example"
+        && JSON(message: info.claims)?.dictionary?["sub"] == .string("p"))
     #expect(throws: UserInfoError.response(.subjectMismatch(expected: "q", found: "p"))) {
       try parse(compact, subject: "q")
     }

@@ -124,7 +124,7 @@ enum KeyFiles {
   static func jwk(_ members: [String: JSON], _ changes: [String: JSON?] = [:]) -> Secret {
     var members = members
     for (name, value) in changes { members[name] = value }
-    return Secret(JSON.object(members).serialized)
+    return Secret(JSON.object(members).text(sorted: true))
   }
 
   static func read(_ text: String) throws(SigningKeyError) -> SigningKey {

@@ -21,7 +21,7 @@ struct RequestSigningTests {
 
   func header(_ compact: String) throws -> [String: JSON] {
     let first = try #require(compact.split(separator: ".").first)
-    return try #require(decodeBase64URL(first).flatMap { JSON($0)?.members })
+    return try #require(decodeBase64URL(first).flatMap { JSON(message: $0)?.dictionary })
   }
 
   func claims(_ compact: String?) throws -> [String: JSON] {
@@ -73,7 +73,7 @@ struct RequestSigningTests {
 
   func parameters(_ request: HTTPRequest, _ format: BodyFormat) -> [String: String] {
     guard format == .json else { return request.form }
-    let members = JSON(request.body ?? Data())?.members ?? [:]
+    let members = JSON(message: request.body ?? Data())?.dictionary ?? [:]
     return members.compactMapValues { if case .string(let text) = $0 { text } else { nil } }
   }
 
@@ -133,7 +133,7 @@ struct RequestSigningTests {
       let proof = try #require(sent.header("DPoP"))
       let head = try header(proof)
       #expect(head["typ"] == .string("dpop+jwt") && head["alg"] == .string("ES256") && head["kid"] == nil)
-      let jwk = try #require(head["jwk"]?.members)
+      let jwk = try #require(head["jwk"]?.dictionary)
       #expect(jwk.keys.sorted() == ["crv", "kty", "x", "y"])
       var expected: [String: JSON] = [
         "htm": .string("POST"), "htu": .string("https://id.example:8443/token"), "jti": .string(identifier),
@@ -141,7 +141,7 @@ struct RequestSigningTests {
       ]
       expected["nonce"] = nonce.map(JSON.string)
       #expect(try claims(proof) == expected)
-      let keys = try #require(JWKSet(raw: Data(#"{"keys":[\#(JSON.object(jwk).serialized)]}"#.utf8)))
+      let keys = try #require(JWKSet(raw: Data(#"{"keys":[\#(JSON.object(jwk).text(sorted: true))]}"#.utf8)))
       let algorithm = try SignedJWT.parse(Secret(proof))
         .verifySignature(algorithms: ["ES256"], clientSecret: nil, keys: keys)
       #expect(algorithm == .es256)
@@ -189,7 +189,7 @@ struct RequestSigningTests {
     let members = #"""
       {"crv":"P-256","kty":"EC","x":"l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs","y":"9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA"}
       """#
-    #expect(JSON(Data(members.utf8))?.serialized == members)
+    #expect(JSON(message: Data(members.utf8))?.text(sorted: true) == members)
     #expect(base64URL(SHA256.hash(data: Data(members.utf8))) == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I")
   }
 

@@ -66,7 +66,7 @@ struct TokenTests {
 
     let json = request.httpRequest(to: Self.endpoint, clientID: "id", client: .none, format: .json)
     #expect(json.header("Content-Type") == "application/json")
-    let members = try #require(JSON(json.body ?? Data())?.members)
+    let members = try #require(JSON(message: json.body ?? Data())?.dictionary)
     #expect(members["code"] == .string("c+d") && members["client_id"] == .string("id"))
     #expect(members["resource"] == .array([.string("x:1"), .string("x:2")]))
   }
@@ -210,8 +210,8 @@ struct TokenTests {
     let tokens = try parse(members)
     #expect(tokens.oddities == names.map { "“\($0)” occurs twice: the last one is used" })
     if names == ["expires_in"] { #expect(tokens.expiresIn == .seconds(2)) }
-    // Of what is signed, nothing of the kind is read (RFC 7519 §4).
-    #expect(JSON(#"{"x":1\#(members)}"#.utf8) == nil)
+    // Signed content with a repeated name is refused (RFC 7519 §4).
+    #expect(JSON(message: #"{"x":1\#(members)}"#.utf8) == nil)
   }
 
   @Test(

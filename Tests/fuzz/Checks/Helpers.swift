@@ -85,7 +85,7 @@ extension Target {
       let reply = P.refusal(Problem(error.description), invocation)
       try expect(P.name != "git" || reply.out.isEmpty, "git gets an answer to a refused request")
       if reply.out.first == UInt8(ascii: "{") {
-        try expect((try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) refuses without JSON")
+        try expect((try? JSON.parse(reply.out)) != nil, "\(P.name) refuses without JSON")
       }
       return
     }
@@ -97,7 +97,7 @@ extension Target {
     try expect(P.name == "go" || decoded(reply.out).contains("eyJ."), "\(P.name) answers without the token")
     if reply.out.first == UInt8(ascii: "{") {
       try expect(
-        (try? BrokerAPI.JSON.parse(reply.out)) != nil, "\(P.name) answers without JSON: \(decoded(reply.out))")
+        (try? JSON.parse(reply.out)) != nil, "\(P.name) answers without JSON: \(decoded(reply.out))")
     }
   }
 

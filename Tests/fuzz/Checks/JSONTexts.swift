@@ -1,63 +1,54 @@
-import BrokerAPI
 import Foundation
+import JSON
 
 @testable import OAuth
 
 extension Target {
-  /// Both JSON readers against each other and against Foundation's.
+  /// The JSON reader with the options of the socket and of messages, and against Foundation's.
   static let json = Target(name: "json", longest: 4096) { bytes in
     let api = read(bytes)
-    let oauth = OAuth.JSON(bytes)
+    let oauth = JSON(message: bytes)
     if case .success(let value) = api { try checkWriting(value) }
-    if let oauth { try expect(OAuth.JSON(oauth.serialized.utf8) == oauth, "OAuth's reader changes its own output") }
+    if let oauth {
+      try expect(JSON(message: oauth.serialized()) == oauth, "the reader of messages changes its own output")
+    }
     try compareReaders(bytes, api, oauth)
     try compareWithFoundation(bytes, api)
   }
 
-  private static func read(_ bytes: [UInt8]) -> Result<BrokerAPI.JSON, JSONError> {
+  private static func read(_ bytes: [UInt8]) -> Result<JSON, JSONError> {
     do throws(JSONError) {
-      return .success(try BrokerAPI.JSON.parse(bytes))
+      return .success(try JSON.parse(bytes))
     } catch {
       return .failure(error)
     }
   }
 
-  private static func checkWriting(_ value: BrokerAPI.JSON) throws {
+  private static func checkWriting(_ value: JSON) throws {
     let written = value.serialized()
     try expect(!written.contains { $0 < 0x20 }, "a raw control character is written")
-    try expect(try BrokerAPI.JSON.parse(written) == value, "the reader changes its own output")
+    try expect(try JSON.parse(written) == value, "the reader changes its own output")
   }
 
   /// They differ in depth, in a byte order mark, and in which names are the same.
   private static func compareReaders(
-    _ bytes: [UInt8], _ api: Result<BrokerAPI.JSON, JSONError>, _ oauth: OAuth.JSON?
+    _ bytes: [UInt8], _ api: Result<JSON, JSONError>, _ oauth: JSON?
   ) throws {
     guard !bytes.starts(with: [0xEF, 0xBB, 0xBF]) else { return }
     switch (api, oauth) {
     case (.success(let value), let other?):
-      try expect(isSame(value, other), "the readers read different values")
+      try expect(value == other, "the options read different values")
     case (.success(let value), nil):
       try expect(
-        depth(value) > OAuth.JSON.maximumDepth || hasEquivalentNames(value), "OAuth's reader refuses valid JSON")
-    case (.failure(let error), .some): throw Broken(description: "OAuth's reader accepts invalid JSON: \(error)")
+        depth(value) > JSON.messageOptions.depth || hasEquivalentNames(value),
+        "the options of messages refuse valid JSON")
+    case (.failure(let error), .some):
+      throw Broken(description: "the options of messages accept invalid JSON: \(error)")
     case (.failure, nil): return
     }
   }
 
-  private static func isSame(_ value: BrokerAPI.JSON, _ other: OAuth.JSON) -> Bool {
-    switch (value, other) {
-    case (.null, .null): true
-    case (.bool(let one), .bool(let two)): one == two
-    case (.number(let one), .number(let two)): one == two
-    case (.string(let one), .string(let two)): Array(one.utf8) == Array(two.utf8)
-    case (.array(let one), .array(let two)): one.count == two.count && zip(one, two).allSatisfy(isSame)
-    case (.object(let one), .object(let two)):
-      one.count == two.count && one.allSatisfy { member in two[member.name].map { isSame(member.value, $0) } ?? false }
-    default: false
-    }
-  }
-
-  private static func depth(_ value: BrokerAPI.JSON) -> Int {
+  private static func depth(_ value: JSON) -> Int {
     switch value {
     case .null, .bool, .number, .string: 0
     case .array(let elements): 1 + (elements.map(depth).max() ?? 0)
@@ -66,7 +57,7 @@ extension Target {
   }
 
   /// Names of different bytes that Unicode takes for the same.
-  private static func hasEquivalentNames(_ value: BrokerAPI.JSON) -> Bool {
+  private static func hasEquivalentNames(_ value: JSON) -> Bool {
     switch value {
     case .null, .bool, .number, .string: false
     case .array(let elements): elements.contains(where: hasEquivalentNames)
@@ -77,7 +68,7 @@ extension Target {
 
   /// Foundation guesses encodings from NULs and marks, drops a byte order mark from a string's beginning, goes deeper, keeps one of two members with one name, knows no
   /// number beyond a Double, and takes a comma before the end of an array or object.
-  private static func compareWithFoundation(_ bytes: [UInt8], _ api: Result<BrokerAPI.JSON, JSONError>) throws {
+  private static func compareWithFoundation(_ bytes: [UInt8], _ api: Result<JSON, JSONError>) throws {
     guard !bytes.contains(0), !decoded(bytes).unicodeScalars.contains("\u{FEFF}"), !bytes.starts(with: [0xFE, 0xFF]),
       !bytes.starts(with: [0xFF, 0xFE])
     else { return }
@@ -98,7 +89,7 @@ extension Target {
     }
   }
 
-  private static func hasHugeNumber(_ value: BrokerAPI.JSON) -> Bool {
+  private static func hasHugeNumber(_ value: JSON) -> Bool {
     switch value {
     case .null, .bool, .string: false
     case .number(let literal): literal.utf8.count > 15 || literal.contains { "eE".contains($0) }
@@ -107,7 +98,7 @@ extension Target {
     }
   }
 
-  private static func isSame(_ value: BrokerAPI.JSON, _ other: Any) -> Bool {
+  private static func isSame(_ value: JSON, _ other: Any) -> Bool {
     switch (value, other) {
     case (.null, is NSNull): return true
     case (.bool(let one), let two as Bool): return one == two

@@ -148,7 +148,7 @@ extension Target {
     }
     let refusal = HTTPReply(LogoutOutcome.refused(text))
     try check(refusal)
-    guard case .object(let members) = try? BrokerAPI.JSON.parse(String(buffer: refusal.body).utf8) else {
+    guard case .object(let members) = try? JSON.parse(String(buffer: refusal.body).utf8) else {
       throw Broken(description: "a refusal that is no JSON")
     }
     try expect(members.map(\.name) == ["error", "error_description"], "a refusal without its members")

@@ -36,10 +36,10 @@ extension Target {
       let words = SafeText.wrapped(line, columns: columns).flatMap { $0.split(separator: " ") }
       try expect(words == line.split(separator: " "), "words are lost as lines are broken")
     }
-    let json = BrokerAPI.JSON.object([.init(name: text, value: .string(text))])
+    let json = JSON.object([.init(name: text, value: .string(text))])
     let safe = SafeText.json(decoded(json.serialized()))
     try expect(!safe.unicodeScalars.contains(where: steers), "JSON controls the terminal: \(safe.debugDescription)")
-    try expect(try BrokerAPI.JSON.parse(safe.utf8) == json, "safe JSON says something else")
+    try expect(try JSON.parse(safe.utf8) == json, "safe JSON says something else")
   }
 
   /// The parts make the text again.

@@ -22,7 +22,12 @@ public enum Incoming: Sendable {
   /// JSON values of one line. They take up to fifty times their bytes: this bounds them to about 1 MB.
   public static let maximumValues = 16 * 1024
 
-  private static let bounds = JSON.Bounds(values: maximumValues, elements: maximumBatch)
+  private static let options = {
+    var options = JSON.Options()
+    options.values = maximumValues
+    options.elements = maximumBatch
+    return options
+  }()
 
   public static func parse(_ line: some Collection<UInt8>) -> Incoming {
     var values = 0
@@ -31,12 +36,14 @@ public enum Incoming: Sendable {
 
   /// - Parameter values: how many JSON values were built.
   public static func parse(_ line: some Collection<UInt8>, values: inout Int) -> Incoming {
+    let reading = JSON.read(line, options)
+    values = reading.values
     let json: JSON
-    do {
-      json = try JSON.parse(line, within: bounds, values: &values)
-    } catch {
+    switch reading.outcome {
+    case .success(let value): json = value
+    case .failure(let error):
       return switch error.exceeded {
-      case nil: .unreadable(.parseError("\(error)"))
+      case nil, .bytes: .unreadable(.parseError("\(error)"))
       case .elements:
         .single(.invalid(id: .null, .invalidRequest("a batch of more than \(maximumBatch) requests")))
       case .values:

@@ -63,7 +63,7 @@ extension Accounts {
   /// A hostile server may name another condition in each answer: only the first one, and further scopes, are written.
   private func save(_ stepUp: StepUp, of account: AccountName, after old: StepUp?) {
     guard old == nil || old?.scopes != stepUp.scopes else { return }
-    let text = String(decoding: JSON(encoding: stepUp).serialized(), as: UTF8.self)
+    let text = JSON(encoding: stepUp).text()
     Task { await journal.put(Self.stepUpKey(account), text, "the scopes that account \(account) needs") }
   }
 

@@ -19,7 +19,7 @@ extension BrokerConfiguration {
 
 extension Rule {
   /// The rule's content. Its name, which may be its line in the file, has no effect.
-  var meaning: String { String(decoding: JSON(encoding: RuleText(self)).serialized(), as: UTF8.self) }
+  var meaning: String { JSON(encoding: RuleText(self)).text() }
 }
 
 /// Durations are in milliseconds.

@@ -69,18 +69,14 @@ public struct AuthorizedRequest: Sendable {
   public var isSigned: Bool { signing != nil }
 }
 
-extension AuthorizedRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension AuthorizedRequest: Redacted {
   /// Its headers hold the token.
   public var description: String { "\(method) \(basis.server.authority)" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension ForwardRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension ForwardRequest: Redacted {
   /// Its headers may contain data only for its client.
   public var description: String { "\(method) for account \(account)" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// What requests with one token to one server have in common.

@@ -122,7 +122,7 @@ extension AuthorizedCalls {
       return target.provider.introspection(
         of: token.accessToken, hint: "access_token", metadata: target.metadata)
     }
-    return .init(active: answer.active, claims: try claims(JSONValue.object(answer.members).serialized))
+    return .init(active: answer.active, claims: try claims(JSON.object(answer.members).text(sorted: true)))
   }
 
   /// `account.userinfo` (OpenID Connect Core §5.3).

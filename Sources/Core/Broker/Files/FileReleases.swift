@@ -378,7 +378,7 @@ extension TokenFile.Place {
       }
       return .object(members)
     }
-    return String(decoding: JSON.array(items).serialized(), as: UTF8.self)
+    return JSON.array(items).text()
   }
 
   static func list(_ text: String) -> [Self] {

@@ -51,7 +51,7 @@ public enum TokenFileFormat: Sendable, Equatable {
     case .environment(let variable): "\(variable)=\(Self.assigned(content.token))\n"
     case .curl(let user):
       "oauth2-bearer = \(Self.quoted(content.token))\n" + (user.map { "user = \(Self.quoted($0 + ":"))\n" } ?? "")
-    case .json: Self.object(content).text + "\n"
+    case .json: Self.object(content).text() + "\n"
     case .template(let template): template.text(of: content)
     }
   }
@@ -92,10 +92,6 @@ public enum TokenFileFormat: Sendable, Equatable {
   private static func quoted(_ text: String) -> String {
     "\"" + text.map { "\"\\".contains($0) ? "\\\($0)" : "\($0)" }.joined() + "\""
   }
-}
-
-extension JSON {
-  fileprivate var text: String { String(decoding: serialized(), as: UTF8.self) }
 }
 
 /// A text with placeholders for the token's data: `{{access_token}}`, and `{{access_token|json}}` within a JSON text.
@@ -156,7 +152,7 @@ public struct TokenTemplate: Sendable, Equatable {
       case .value(let name, let isJSON):
         let value = Self.value(name, content)
         // Without the quotation marks, which the template has.
-        text += isJSON ? String(JSON.string(value).text.dropFirst().dropLast()) : value
+        text += isJSON ? String(JSON.string(value).text().dropFirst().dropLast()) : value
       }
     }
     return text

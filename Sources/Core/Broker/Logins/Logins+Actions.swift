@@ -104,9 +104,9 @@ extension Logins {
       }
       // Without input the provider reports the required attributes.
       let members = (params.attributes ?? [:]).sorted { $0.key < $1.key }.map {
-        BrokerAPI.JSON.Member(name: $0.key, value: $0.value)
+        JSON.Member(name: $0.key, value: $0.value)
       }
-      return .attributes(Data(BrokerAPI.JSON.object(members).serialized()))
+      return .attributes(Data(JSON.object(members).serialized()))
     }
   }
 

@@ -201,9 +201,8 @@ final class ProviderDirectory: Piece {
   // MARK: How old refresh tokens get
 
   private func learnedLifetime(of name: ProviderName) -> LearnedLifetime {
-    journal.values[Self.lifetimeKey(name)].flatMap {
-      try? JSONDecoder().decode(LearnedLifetime.self, from: Data($0.utf8))
-    } ?? LearnedLifetime()
+    (try? journal.values[Self.lifetimeKey(name)].map { try JSON.parse($0.utf8).decode(LearnedLifetime.self) })
+      ?? LearnedLifetime()
   }
 
   private static func narrowingKey(_ name: ProviderName) -> String { "narrowing.\(name)" }
@@ -229,27 +228,25 @@ final class ProviderDirectory: Piece {
   private static func limitKey(_ name: ProviderName) -> String { "rate_limit.\(name)" }
 
   private func rateLimit(of name: ProviderName) -> RateLimit {
-    guard let text = journal.values[Self.limitKey(name)],
-      let saved = try? JSONDecoder().decode(SavedLimit.self, from: Data(text.utf8))
+    guard let text = journal.values[Self.limitKey(name)], let saved = try? JSON.parse(text.utf8).decode(SavedLimit.self)
     else { return RateLimit() }
     return RateLimit(rate: saved.rate, age: now - saved.at, at: uptime)
   }
 
   /// Saves the rate after a burst of 429s.
   func saveLimit(of name: ProviderName) async {
-    guard let limit = connections[name]?.gate.limit, let rate = limit.rate, let at = limit.limitedAt,
-      let data = try? JSONEncoder().encode(SavedLimit(rate: rate, at: wall(at)))
-    else { return }
+    guard let limit = connections[name]?.gate.limit, let rate = limit.rate, let at = limit.limitedAt else { return }
     await journal.put(
-      Self.limitKey(name), String(decoding: data, as: UTF8.self), "the request rate that \(name) allows")
+      Self.limitKey(name), JSON(encoding: SavedLimit(rate: rate, at: wall(at))).text(),
+      "the request rate that \(name) allows")
   }
 
   private static func lifetimeKey(_ name: ProviderName) -> String { "refresh_token_lifetime.\(name)" }
 
   /// Saves the learned lifetime of the provider's refresh tokens.
   func saveLearned(_ name: ProviderName) async {
-    guard let learned = connections[name]?.learned, let data = try? JSONEncoder().encode(learned) else { return }
+    guard let learned = connections[name]?.learned else { return }
     await journal.put(
-      Self.lifetimeKey(name), String(decoding: data, as: UTF8.self), "how old refresh tokens of \(name) get")
+      Self.lifetimeKey(name), JSON(encoding: learned).text(), "how old refresh tokens of \(name) get")
   }
 }

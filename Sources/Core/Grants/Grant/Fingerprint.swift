@@ -24,7 +24,8 @@ extension GrantSource {
       case .jwtBearer(let source):
         [
           "jwt_bearer", source.key.algorithm.rawValue, source.key.kid,
-          source.key.publicJWK.map { JSONValue.object($0).serialized }, source.issuer, source.subject, source.audience,
+          source.key.publicJWK.map { JSON.object($0).text(sorted: true) }, source.issuer, source.subject,
+          source.audience,
           String(source.lifetime.milliseconds), String(source.scopeInAssertion),
         ]
       case .exchange(let source):
@@ -32,7 +33,7 @@ extension GrantSource {
           "token_exchange", source.from.rawValue, source.actor?.rawValue, source.audience, source.requestedTokenType,
         ]
       }
-    return Secret(JSONValue.array(fields.map { $0.map(JSONValue.string) ?? .null }).serialized).fingerprint
+    return Secret(JSON.array(fields.map { $0.map(JSON.string) ?? .null }).text(sorted: true)).fingerprint
   }
 }
 

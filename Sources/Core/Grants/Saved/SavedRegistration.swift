@@ -28,7 +28,11 @@ public struct SavedRegistration: Sendable, Equatable {
     /// The resource that tokens are for (RFC 8707).
     public var resource: String?
     /// The base URL of authorised calls.
-    public var apiBase: URL?
+    public var apiBase: URL? {
+      get { apiBaseText.flatMap { URL(string: $0) } }
+      set { apiBaseText = newValue?.absoluteString }
+    }
+    private var apiBaseText: String?
     /// Certificate authorities in PEM, in addition to the system's.
     public var authorities: String?
     /// The URL of the resource, as the user named it.
@@ -39,6 +43,11 @@ public struct SavedRegistration: Sendable, Equatable {
     public var apiReach: AddressScope?
     /// The name of the provider whose client this one uses; nil: it has its own.
     public var base: String?
+
+    private enum CodingKeys: String, CodingKey {
+      case resource, authorities, url, reach, apiReach, base
+      case apiBaseText = "apiBase"
+    }
 
     public init(resource: String? = nil, apiBase: URL? = nil, authorities: String? = nil) {
       self.resource = resource

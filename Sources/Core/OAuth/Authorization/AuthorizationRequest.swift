@@ -77,8 +77,8 @@ public struct AuthorizationRequest: Sendable {
   }
 
   private func furtherParameters() throws(AuthorizationRequestError) -> [Parameter] {
-    if let claims, JSON(claims.utf8)?.members == nil { throw .notJSON("claims", "an object") }
-    if let authorizationDetails, JSON(authorizationDetails.utf8)?.elements == nil {
+    if let claims, JSON(message: claims.utf8)?.dictionary == nil { throw .notJSON("claims", "an object") }
+    if let authorizationDetails, JSON(message: authorizationDetails.utf8)?.array == nil {
       throw .notJSON("authorization_details", "an array")
     }
     let values: [(String, String?)] = [
@@ -112,11 +112,9 @@ public struct AuthorizationRequest: Sendable {
   }
 }
 
-extension AuthorizationRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "authorization request of client \(clientID)" }
-  public var debugDescription: String { description }
+extension AuthorizationRequest: Redacted {
   /// Extra parameters may contain personal data.
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
+  public var description: String { "authorization request of client \(clientID)" }
 }
 
 public enum AuthorizationRequestError: Error, Equatable, Sendable, CustomStringConvertible {

@@ -112,10 +112,8 @@ public struct AuthorizationResponse: Sendable {
   }
 }
 
-extension AuthorizationResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension AuthorizationResponse: Redacted {
   public var description: String {
     error.map { "authorization response: \($0.code)" } ?? "authorization response (\(code == nil ? "no code" : "code"))"
   }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -37,7 +37,7 @@ extension AuthorizationRequest {
   /// Values that JSON represents better than text (OpenID Connect Core §6.1, RFC 9396 §2).
   private static func claim(_ name: String, _ value: String) -> JSON {
     switch name {
-    case "claims", "authorization_details": JSON(value.utf8) ?? .string(value)
+    case "claims", "authorization_details": JSON(message: value.utf8) ?? .string(value)
     case "max_age": .number(value)
     default: .string(value)
     }

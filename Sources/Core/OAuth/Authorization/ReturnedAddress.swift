@@ -63,8 +63,6 @@ public struct ReturnedAddress: Sendable {
   }
 }
 
-extension ReturnedAddress: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension ReturnedAddress: Redacted {
   public var description: String { "returned address" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -48,11 +48,11 @@ public struct GrantAssertionClaims: Sendable, Hashable {
   /// `scope` in the assertion, as Google requires.
   public var scope: String?
   /// Additional claims. They never replace the others.
-  public var extra: [String: JSONValue]
+  public var extra: [String: JSON]
 
   public init(
     issuer: String, subject: String? = nil, audience: String, lifetime: Duration = .seconds(3600),
-    scope: String? = nil, extra: [String: JSONValue] = [:]
+    scope: String? = nil, extra: [String: JSON] = [:]
   ) {
     self.issuer = issuer
     self.subject = subject

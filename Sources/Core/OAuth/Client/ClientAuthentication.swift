@@ -75,7 +75,7 @@ public enum BodyFormat: String, Sendable, Codable, CaseIterable {
       let members = Dictionary(grouping: parameters, by: \.name).mapValues { group in
         group.count == 1 ? JSON.string(group[0].value) : .array(group.map { .string($0.value) })
       }
-      return Data(JSON.object(members).serialized.utf8)
+      return Data(JSON.object(members).serialized(sorted: true))
     }
   }
 

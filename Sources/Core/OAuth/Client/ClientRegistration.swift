@@ -3,11 +3,11 @@ public import FoundationEssentials
 /// Registers a client at a provider (RFC 7591 §2, §3.1).
 public struct ClientRegistrationRequest: Sendable, Equatable {
   /// The client's metadata (RFC 7591 §2, OpenID Connect Registration §2).
-  public var members: [String: JSONValue]
+  public var members: [String: JSON]
   /// The initial access token, if the server requires one (RFC 7591 §3.1).
   public var initialAccessToken: Secret?
 
-  public init(members: [String: JSONValue], initialAccessToken: Secret? = nil) {
+  public init(members: [String: JSON], initialAccessToken: Secret? = nil) {
     self.members = members
     self.initialAccessToken = initialAccessToken
   }
@@ -21,7 +21,7 @@ public struct ClientRegistrationRequest: Sendable, Equatable {
   public init(
     name: String, redirectURIs: [String], grantTypes: [String] = ["authorization_code", "refresh_token"],
     responseTypes: [String] = ["code"], authMethod: String, scopes: [String] = [], keys: [SigningKey] = [],
-    initialAccessToken: Secret? = nil, extra: [String: JSONValue] = [:]
+    initialAccessToken: Secret? = nil, extra: [String: JSON] = [:]
   ) {
     func list(_ texts: [String]) -> JSON { .array(texts.map(JSON.string)) }
     var members: [String: JSON] = [
@@ -44,14 +44,12 @@ public struct ClientRegistrationRequest: Sendable, Equatable {
     if let initialAccessToken { headers.append(.init("Authorization", "Bearer \(initialAccessToken.exposed)")) }
     return HTTPRequest(
       purpose: .registration, method: "POST", url: endpoint, headers: headers,
-      body: Data(JSON.object(members).serialized.utf8))
+      body: Data(JSON.object(members).serialized(sorted: true)))
   }
 }
 
-extension ClientRegistrationRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension ClientRegistrationRequest: Redacted {
   public var description: String { "client registration request" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The response to a registration (RFC 7591 §3.2.1).
@@ -64,7 +62,7 @@ public struct ClientRegistration: Sendable, Equatable {
   public var management: Management?
   public var tokenEndpointAuthMethod: String?
   /// The whole response. It contains the secrets and never prints.
-  public var members: [String: JSONValue]
+  public var members: [String: JSON]
 
   public struct Management: Sendable, Equatable {
     public var accessToken: Secret
@@ -125,10 +123,8 @@ public struct ClientRegistration: Sendable, Equatable {
   }
 }
 
-extension ClientRegistration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension ClientRegistration: Redacted {
   public var description: String { "client registration (\(clientID))" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension ClientRegistration.Management {
@@ -152,7 +148,7 @@ extension ClientRegistration.Management {
     case 200, 202, 204, 401, 404, 410: return true
     case 405, 501: return false
     case 300..<400: throw .redirect(status: response.status)
-    default: throw response.refusal(JSON(response.body)?.members.flatMap(OAuthError.init(members:)))
+    default: throw response.refusal(JSON(message: response.body)?.dictionary.flatMap(OAuthError.init(members:)))
     }
   }
 }

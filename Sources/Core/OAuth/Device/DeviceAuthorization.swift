@@ -111,9 +111,7 @@ public struct DeviceAuthorizationResponse: Sendable, Equatable {
   }
 }
 
-extension DeviceAuthorizationResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "device authorization response" }
-  public var debugDescription: String { description }
+extension DeviceAuthorizationResponse: Redacted {
   /// The user code and the complete URI let any reader take part in the login.
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
+  public var description: String { "device authorization response" }
 }

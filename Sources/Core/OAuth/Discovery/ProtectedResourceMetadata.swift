@@ -15,7 +15,9 @@ public struct ProtectedResourceMetadata: Sendable, Equatable {
     _ response: HTTPResponse, of url: ResourceURL
   ) throws(ProtectedResourceError) -> ProtectedResourceMetadata {
     guard response.status == 200 else { throw .status(response.status) }
-    guard let members = JSON(response.body)?.members else { throw .notJSON(response.mediaType.printable(limit: 100)) }
+    guard let members = JSON(message: response.body)?.dictionary else {
+      throw .notJSON(response.mediaType.printable(limit: 100))
+    }
     let resource: String
     let servers: [String]
     let scopes: [String]

@@ -100,7 +100,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     for endpoint in Endpoint.allCases {
       metadata.read(endpoint, from: members[endpoint.rawValue], allowInsecureHTTP: allowInsecureHTTP)
     }
-    metadata.readAliases(members["mtls_endpoint_aliases"]?.members ?? [:], allowInsecureHTTP: allowInsecureHTTP)
+    metadata.readAliases(members["mtls_endpoint_aliases"]?.dictionary ?? [:], allowInsecureHTTP: allowInsecureHTTP)
     return metadata
   }
 
@@ -159,7 +159,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     case .string(let text):
       self[keyPath: endpoint.property] = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
       if self[keyPath: endpoint.property] == nil { invalidEndpoints[endpoint] = text.printable(limit: 512) }
-    case .some(let other): invalidEndpoints[endpoint] = other.serialized.printable(limit: 512)
+    case .some(let other): invalidEndpoints[endpoint] = other.text(sorted: true).printable(limit: 512)
     }
   }
 

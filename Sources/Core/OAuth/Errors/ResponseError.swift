@@ -73,7 +73,7 @@ extension HTTPResponse {
   /// Redirects and OAuth errors have separate error cases.
   func successfulObject(status wanted: Int...) throws(ResponseError) -> [String: JSON] {
     guard !(300..<400).contains(status) else { throw .redirect(status: status) }
-    let members = JSON(body)?.members
+    let members = JSON(message: body)?.dictionary
     if (wanted.isEmpty ? [200] : wanted).contains(status) {
       guard let members else { throw nonConforming("the body is not a JSON object of at most 1 MiB") }
       return members

@@ -1,4 +1,5 @@
 public import FoundationEssentials
+import PlainText
 
 /// base64url without padding (RFC 7515 §2).
 public func base64URL(_ bytes: some Sequence<UInt8>) -> String {
@@ -155,7 +156,7 @@ extension String {
     var result = ""
     var length = 0
     for scalar in unicodeScalars {
-      let piece = Self.isUnfit(scalar) ? "\\u{\(String(scalar.value, radix: 16))}" : String(Character(scalar))
+      let piece = scalar.isSafe ? String(Character(scalar)) : "\\u{\(String(scalar.value, radix: 16))}"
       length += piece.unicodeScalars.count
       if length > limit { return String(result.unicodeScalars.prefix(max(limit - 1, 0))) + "…" }
       result += piece
@@ -174,11 +175,14 @@ extension String {
     }
     return String(String.UnicodeScalarView(scalars)).printable(limit: limit)
   }
+}
 
-  private static func isUnfit(_ scalar: Unicode.Scalar) -> Bool {
-    switch scalar.properties.generalCategory {
-    case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
-    default: false
-    }
+/// The value of a hexadecimal digit.
+private func hexDigit(_ byte: UInt8) -> UInt8? {
+  switch byte {
+  case 0x30...0x39: byte - 0x30
+  case 0x41...0x46: byte - 0x41 + 10
+  case 0x61...0x66: byte - 0x61 + 10
+  default: nil
   }
 }

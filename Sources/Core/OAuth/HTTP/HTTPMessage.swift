@@ -66,10 +66,8 @@ public struct TLSChoice: Sendable, Hashable {
   }
 }
 
-extension TLSChoice: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension TLSChoice: Redacted {
   public var description: String { "TLS choice" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension HTTPRequest {
@@ -86,12 +84,10 @@ extension HTTPRequest {
   }
 }
 
-extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPRequest: Redacted {
   public var description: String {
     "\(method) \(url.scheme ?? "")://\(url.host ?? "")\(url.port.map { ":\($0)" } ?? "")\(url.path)"
   }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// An HTTP response as a value; the transport limits the size of its body. The body may contain secrets and never
@@ -119,8 +115,6 @@ public struct HTTPResponse: Sendable, Equatable {
   }
 }
 
-extension HTTPResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPResponse: Redacted {
   public var description: String { "HTTP \(status) \(mediaType) (\(body.count) bytes)" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

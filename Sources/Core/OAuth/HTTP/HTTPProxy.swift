@@ -47,10 +47,8 @@ public struct HTTPProxy: Sendable, Hashable {
   }
 }
 
-extension HTTPProxy: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension HTTPProxy: Redacted {
   public var description: String { authority }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The proxies for requests, by the scheme of the request's URL, and the hosts that are requested directly.

@@ -7,8 +7,8 @@ enum AccessTokenExpiry {
     let text = token.exposed
     guard text.utf8.count <= SignedJWT.maximumBytes else { return nil }
     let segments = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).map(Substring.init)
-    guard segments.count == 3, decodeBase64URL(segments[0]).flatMap({ JSON($0) })?.members?["alg"] != nil,
-      let claims = decodeBase64URL(segments[1]).flatMap({ JSON($0) })?.members
+    guard segments.count == 3, decodeBase64URL(segments[0]).flatMap({ JSON(message: $0) })?.dictionary?["alg"] != nil,
+      let claims = decodeBase64URL(segments[1]).flatMap({ JSON(message: $0) })?.dictionary
     else { return nil }
     return (try? claims.date("exp")) ?? nil
   }

@@ -25,8 +25,10 @@ public struct JWKSet: Sendable, Equatable {
 
   /// A stored set; nil if it is not valid.
   public init?(raw: Data) {
-    guard case .array(let values) = JSON(raw)?.members?["keys"], values.count <= Self.maximumKeys else { return nil }
-    keys = values.compactMap { $0.members.flatMap(JWK.init(members:)) }
+    guard case .array(let values) = JSON(message: raw)?.dictionary?["keys"], values.count <= Self.maximumKeys else {
+      return nil
+    }
+    keys = values.compactMap { $0.dictionary.flatMap(JWK.init(members:)) }
     self.raw = raw
   }
 }

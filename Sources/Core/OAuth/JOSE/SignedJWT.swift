@@ -27,10 +27,10 @@ struct SignedJWT: Sendable, Equatable {
         segments.count == 5
           ? "it is encrypted, which is not supported" : "it has not three segments but \(segments.count)")
     }
-    guard let header = decodeBase64URL(segments[0]).flatMap({ JSON($0) })?.members else {
+    guard let header = decodeBase64URL(segments[0]).flatMap({ JSON(message: $0) })?.dictionary else {
       throw .malformed("its header is not a JSON object")
     }
-    guard let payload = decodeBase64URL(segments[1]), let claims = JSON(payload)?.members else {
+    guard let payload = decodeBase64URL(segments[1]), let claims = JSON(message: payload)?.dictionary else {
       throw .malformed("its claims are not a JSON object")
     }
     guard let signature = decodeBase64URL(segments[2]) else { throw .malformed("its signature is not base64url") }

@@ -53,8 +53,6 @@ public struct EndSessionRequest: Sendable {
   }
 }
 
-extension EndSessionRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension EndSessionRequest: Redacted {
   public var description: String { "end-session request" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

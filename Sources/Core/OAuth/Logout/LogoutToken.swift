@@ -47,7 +47,7 @@ public struct LogoutToken: Sendable, Equatable {
     if let type = jwt.type, !types.contains(type.lowercased()) { throw .wrongType(type.printable(limit: 64)) }
     // An ID token must not be accepted as a logout token, even if its nonce is null (§2.6).
     guard jwt.claims["nonce"] == nil else { throw .nonce }
-    guard case .object(let events)? = jwt.claims["events"], case .object? = events[event] else { throw .noEvent }
+    guard case .object? = jwt.claims["events"]?[event] else { throw .noEvent }
     let token: LogoutToken
     do throws(WrongMember) {
       token = try LogoutToken(jwt, registered)
@@ -83,10 +83,8 @@ public struct LogoutToken: Sendable, Equatable {
   }
 }
 
-extension LogoutToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension LogoutToken: Redacted {
   public var description: String { "logout token" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// Why a logout token was rejected (OpenID Connect Back-Channel Logout §2.6): the response is 400.

@@ -49,12 +49,12 @@ public struct IDToken: Sendable, Equatable {
     do throws(JWTError) {
       jwt = try SignedJWT.parse(compact)
     } catch {
-      throw IDTokenError(error)
+      throw .token(error)
     }
     do throws(WrongMember) {
       return try IDToken(jwt)
     } catch {
-      throw .malformed("\(error.name) is not \(error.wanted)")
+      throw .token(.malformed("\(error.name) is not \(error.wanted)"))
     }
   }
 
@@ -82,9 +82,7 @@ public struct IDToken: Sendable, Equatable {
   }
 }
 
-extension IDToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "ID token" }
-  public var debugDescription: String { description }
+extension IDToken: Redacted {
   /// Claims are personal data and must not be logged.
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
+  public var description: String { "ID token" }
 }

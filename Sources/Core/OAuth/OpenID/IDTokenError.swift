@@ -1,24 +1,11 @@
 /// Why an ID token was rejected (OpenID Connect Core §3.1.3.7). Texts from the token are limited in length and escaped.
 public enum IDTokenError: Error, Sendable, Equatable {
-  case tooLarge
-  case malformed(String)
+  /// The reason is the same for any signed JWT.
+  case token(JWTError)
   /// Five segments: a JWE (RFC 7516 §7.1).
   case encrypted
-  /// A critical header parameter that is not supported (RFC 7515 §4.1.11).
-  case criticalHeader
-  /// `alg: none`.
-  case unsigned
-  case algorithmNotAllowed(String)
-  /// No published key fits. Fetch the keys again once and retry.
-  case unknownKey(kid: String?)
-  case badSignature
-  case wrongIssuer(expected: String, found: String)
-  case wrongAudience
   case untrustedAudience(String)
   case wrongAuthorizedParty(String?)
-  case expired(by: Duration)
-  case notYetValid(by: Duration)
-  case issuedInFuture(by: Duration)
   case missingNonce
   case wrongNonce
   case unexpectedNonce
@@ -32,47 +19,12 @@ public enum IDTokenError: Error, Sendable, Equatable {
   case issuedBeforePrevious
 }
 
-extension IDTokenError {
-  /// Translates the errors of any JWT.
-  init(_ error: JWTError) {
-    self =
-      switch error {
-      case .tooLarge: .tooLarge
-      case .malformed(let what): .malformed(what)
-      case .criticalHeader: .criticalHeader
-      case .unsigned: .unsigned
-      case .algorithmNotAllowed(let name): .algorithmNotAllowed(name)
-      case .unknownKey(let kid): .unknownKey(kid: kid)
-      case .badSignature: .badSignature
-      case .wrongIssuer(let expected, let found): .wrongIssuer(expected: expected, found: found)
-      case .wrongAudience: .wrongAudience
-      case .expired(let by): .expired(by: by)
-      case .notYetValid(let by): .notYetValid(by: by)
-      case .issuedInFuture(let by): .issuedInFuture(by: by)
-      }
-  }
-}
-
 extension IDTokenError: CustomStringConvertible {
-  private static let noun = "the ID token"
-
   public var description: String {
     switch self {
-    case .tooLarge: JWTError.tooLarge.description(of: Self.noun)
-    case .malformed(let what): JWTError.malformed(what).description(of: Self.noun)
+    case .token(let error): error.description(of: "the ID token")
     case .encrypted:
       "the ID token is encrypted (JWE); remove id_token_encrypted_response_alg from the client at the provider"
-    case .criticalHeader: JWTError.criticalHeader.description(of: Self.noun)
-    case .unsigned: JWTError.unsigned.description(of: Self.noun)
-    case .algorithmNotAllowed(let name): JWTError.algorithmNotAllowed(name).description(of: Self.noun)
-    case .unknownKey(let kid): JWTError.unknownKey(kid: kid).description(of: Self.noun)
-    case .badSignature: JWTError.badSignature.description(of: Self.noun)
-    case .wrongIssuer(let expected, let found):
-      JWTError.wrongIssuer(expected: expected, found: found).description(of: Self.noun)
-    case .wrongAudience: JWTError.wrongAudience.description(of: Self.noun)
-    case .expired(let by): JWTError.expired(by: by).description(of: Self.noun)
-    case .notYetValid(let by): JWTError.notYetValid(by: by).description(of: Self.noun)
-    case .issuedInFuture(let by): JWTError.issuedInFuture(by: by).description(of: Self.noun)
     case .untrustedAudience(let name): "the ID token is also for “\(name)”, which is not a trusted audience"
     case .wrongAuthorizedParty(let found):
       found.map { "the ID token was issued to “\($0)” (azp), not to this client; check client_id" }

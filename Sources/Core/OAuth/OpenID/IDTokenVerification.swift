@@ -71,10 +71,11 @@ extension IDToken {
       algorithm = try jwt.verifySignature(
         algorithms: checks.algorithms, clientSecret: checks.clientSecret, keys: keys)
     } catch {
-      throw IDTokenError(error)
+      throw .token(error)
     }
     guard checks.issuerRule.acceptsMessage(issuer, expected: checks.issuer, tenant: tenant) else {
-      throw .wrongIssuer(expected: checks.issuer.printable(limit: 512), found: issuer.printable(limit: 512))
+      throw .token(
+        .wrongIssuer(expected: checks.issuer.printable(limit: 512), found: issuer.printable(limit: 512)))
     }
     try verifyAudience(checks)
     try verifyTimes(checks)
@@ -86,7 +87,7 @@ extension IDToken {
   }
 
   private func verifyAudience(_ checks: Checks) throws(IDTokenError) {
-    guard audience.contains(checks.clientID) else { throw .wrongAudience }
+    guard audience.contains(checks.clientID) else { throw .token(.wrongAudience) }
     if let client = checks.exchangedFor {
       guard authorizedParty.map({ $0 == client || $0 == checks.clientID }) ?? true else {
         throw .wrongAuthorizedParty(authorizedParty?.printable(limit: 255))
@@ -104,9 +105,9 @@ extension IDToken {
 
   private func verifyTimes(_ checks: Checks) throws(IDTokenError) {
     let now = checks.now
-    guard expiresAt > now - checks.tolerance else { throw .expired(by: now - expiresAt) }
-    if let notBefore, notBefore > now + checks.tolerance { throw .notYetValid(by: notBefore - now) }
-    guard issuedAt <= now + checks.tolerance else { throw .issuedInFuture(by: issuedAt - now) }
+    guard expiresAt > now - checks.tolerance else { throw .token(.expired(by: now - expiresAt)) }
+    if let notBefore, notBefore > now + checks.tolerance { throw .token(.notYetValid(by: notBefore - now)) }
+    guard issuedAt <= now + checks.tolerance else { throw .token(.issuedInFuture(by: issuedAt - now)) }
     guard let maxAge = checks.maxAge else { return }
     guard let authTime else { throw .missingAuthTime }
     let limit = authTime + maxAge

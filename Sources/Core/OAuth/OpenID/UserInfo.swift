@@ -102,11 +102,9 @@ public struct UserInfo: Sendable, Equatable {
   }
 }
 
-extension UserInfo: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "user information" }
-  public var debugDescription: String { description }
+extension UserInfo: Redacted {
   /// Claims are personal data and must not be logged.
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
+  public var description: String { "user information" }
 }
 
 /// Why a signed UserInfo response was rejected.

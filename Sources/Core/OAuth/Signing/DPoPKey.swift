@@ -38,7 +38,7 @@ public struct DPoPKey: Sendable, Hashable {
   private init(_ key: P256.Signing.PrivateKey) {
     self.key = key
     publicMembers = SigningKey.Material.p256(key).publicMembers ?? [:]
-    thumbprint = base64URL(SHA256.hash(data: Data(JSON.object(publicMembers).serialized.utf8)))
+    thumbprint = base64URL(SHA256.hash(data: Data(JSON.object(publicMembers).serialized(sorted: true))))
   }
 
   /// The key itself, for encrypted storage: 32 bytes in base64url.
@@ -78,10 +78,8 @@ public struct DPoPKey: Sendable, Hashable {
   public func hash(into hasher: inout Hasher) { hasher.combine(thumbprint) }
 }
 
-extension DPoPKey: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension DPoPKey: Redacted {
   public var description: String { "DPoP key" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension HTTPResponse {
@@ -102,7 +100,7 @@ extension HTTPResponse {
   /// server (RFC 9449 §8) by the error of a 4xx, at a resource (§9) by the challenge of a 401.
   public var asksForDPoPNonce: Bool {
     guard (400..<500).contains(status), dpopNonce != nil else { return false }
-    if case .string(OAuthErrorCode.useDPoPNonce.rawValue)? = JSON(body)?.members?["error"] { return true }
+    if case .string(OAuthErrorCode.useDPoPNonce.rawValue)? = JSON(message: body)?.dictionary?["error"] { return true }
     return status == 401
       && challenges.contains { $0.scheme == "dpop" && $0.parameters["error"] == OAuthErrorCode.useDPoPNonce.rawValue }
   }

@@ -60,9 +60,9 @@ extension HTTPRequest {
     let names = Set(parameters.map(\.name))
     let type = headers.first { $0.name.lowercased() == "content-type" }?.value
     if type == BodyFormat.json.mediaType {
-      var members = body.flatMap { JSON($0)?.members } ?? [:]
+      var members = body.flatMap { JSON(message: $0)?.dictionary } ?? [:]
       for parameter in parameters { members[parameter.name] = .string(parameter.value) }
-      body = Data(JSON.object(members).serialized.utf8)
+      body = Data(JSON.object(members).serialized(sorted: true))
     } else {
       let known = FormEncoding.decode(String(decoding: body ?? Data(), as: UTF8.self)) ?? []
       body = Data(FormEncoding.encode(known.filter { !names.contains($0.name) } + parameters).utf8)

@@ -23,7 +23,7 @@ public struct SigningKey: Sendable, Hashable {
   /// The key's name at the provider.
   public let kid: String?
   /// The public key (RFC 7517 §4), with `kid`, `alg` and `use`; nil for a shared secret.
-  public let publicJWK: [String: JSONValue]?
+  public let publicJWK: [String: JSON]?
   let material: Material
 
   init(_ material: Material, algorithm: SignatureAlgorithm?, kid: String?) throws(SigningKeyError) {
@@ -71,14 +71,15 @@ public struct SigningKey: Sendable, Hashable {
   ///   - type: the header's `typ`.
   ///   - extra: additional header members; they never replace `alg`, `kid` and `typ`.
   public func sign(
-    type: String?, header extra: [String: JSONValue] = [:], claims: [String: JSONValue]
+    type: String?, header extra: [String: JSON] = [:], claims: [String: JSON]
   ) throws(SigningKeyError) -> Secret {
     var header = extra
     header["alg"] = .string(algorithm.rawValue)
     if let kid { header["kid"] = .string(kid) }
     if let type { header["typ"] = .string(type) }
     let text =
-      base64URL(JSON.object(header).serialized.utf8) + "." + base64URL(JSON.object(claims).serialized.utf8)
+      base64URL(JSON.object(header).serialized(sorted: true)) + "."
+      + base64URL(JSON.object(claims).serialized(sorted: true))
     return Secret(text + "." + base64URL(try material.signature(of: Data(text.utf8), algorithm)))
   }
 
@@ -94,8 +95,6 @@ public struct SigningKey: Sendable, Hashable {
   }
 }
 
-extension SigningKey: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension SigningKey: Redacted {
   public var description: String { "signing key (\(algorithm.rawValue))" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -25,7 +25,7 @@ public struct IntrospectionRequest: Sendable, Equatable {
 public struct IntrospectionResponse: Sendable, Equatable {
   public var active: Bool
   /// The whole response. It contains personal data and must not be logged.
-  public var members: [String: JSONValue]
+  public var members: [String: JSON]
 
   /// Parses the response: 200 with a JSON object in which `active` is a Boolean.
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> IntrospectionResponse {
@@ -40,8 +40,6 @@ public struct IntrospectionResponse: Sendable, Equatable {
   }
 }
 
-extension IntrospectionResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension IntrospectionResponse: Redacted {
   public var description: String { "introspection response (\(active ? "active" : "not active"))" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

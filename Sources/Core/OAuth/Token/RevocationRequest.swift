@@ -47,7 +47,7 @@ public struct RevocationRequest: Sendable, Equatable {
 
   /// The meaning of the response (RFC 7009 §2.2).
   public func outcome(of response: HTTPResponse) -> Outcome {
-    let error = JSON(response.body)?.members.flatMap(OAuthError.init(members:))
+    let error = JSON(message: response.body)?.dictionary.flatMap(OAuthError.init(members:))
     switch response.status {
     case 200..<300: return error.map { .refused($0) } ?? .revoked
     case 408, 429, 500, 502...599: return .retryLater(after: response.retryAfter)

@@ -24,7 +24,7 @@ extension RotatedToken {
     guard (200..<300).contains(response.status),
       var members = TokenResponse.members(of: response, quirks: quirks)?.members
     else { return nil }
-    for name in quirks.path { members = members[name]?.members ?? members }
+    for name in quirks.path { members = members[name]?.dictionary ?? members }
     if case .string(let text) = members["refresh_token"], !text.isEmpty {
       self.init(token: Secret(text), expiresIn: TokenResponse.refreshTokenLifetime(members, quirks))
       return
@@ -41,7 +41,7 @@ extension RotatedToken {
     switch value {
     case .object(let members):
       members.reduce(into: []) { found, member in
-        if member.key == "refresh_token", case .string(let text) = member.value, !text.isEmpty { found.insert(text) }
+        if member.name == "refresh_token", case .string(let text) = member.value, !text.isEmpty { found.insert(text) }
         found.formUnion(all(in: member.value))
       }
     case .array(let values): values.reduce(into: []) { $0.formUnion(all(in: $1)) }

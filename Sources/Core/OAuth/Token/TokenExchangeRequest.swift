@@ -70,10 +70,8 @@ public struct TokenExchangeRequest: Sendable, Hashable {
   }
 }
 
-extension TokenExchangeRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension TokenExchangeRequest: Redacted {
   public var description: String { "token exchange request" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 public enum TokenExchangeRequestError: Error, Sendable, Equatable, CustomStringConvertible {

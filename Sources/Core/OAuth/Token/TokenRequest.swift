@@ -119,7 +119,7 @@ public struct TokenRequest: Sendable {
   }
 }
 
-extension TokenRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension TokenRequest: Redacted {
   public var description: String {
     switch grant {
     case .code: "token request for a code"
@@ -131,6 +131,4 @@ extension TokenRequest: CustomStringConvertible, CustomDebugStringConvertible, C
     case .password: "token request for a password"
     }
   }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -62,7 +62,7 @@ public struct TokenResponseQuirks: Sendable, Codable, Equatable {
   private static func text(at paths: [String], in members: [String: JSON]) -> String? {
     for path in paths {
       var value: JSON? = .object(members)
-      for name in path.split(separator: ".") { value = value?.members?[String(name)] }
+      for name in path.split(separator: ".") { value = value?.dictionary?[String(name)] }
       switch value {
       case .string(let text) where !text.isEmpty: return text
       case .number(let text) where Double(text) != 0: return text
@@ -179,7 +179,9 @@ public struct TokenResponse: Sendable, Equatable {
     }
     var inner = outer
     for name in quirks.path {
-      guard let members = inner[name]?.members else { throw response.nonConforming("there is no object \(name) in it") }
+      guard let members = inner[name]?.dictionary else {
+        throw response.nonConforming("there is no object \(name) in it")
+      }
       inner = members
     }
     do throws(WrongMember) {
@@ -192,7 +194,7 @@ public struct TokenResponse: Sendable, Equatable {
   }
 
   private static func hasToken(_ outer: [String: JSON], _ quirks: TokenResponseQuirks) -> Bool {
-    let members = quirks.path.reduce(outer) { $0[$1]?.members ?? $0 }
+    let members = quirks.path.reduce(outer) { $0[$1]?.dictionary ?? $0 }
     return ["access_token", "refresh_token"].contains { name in
       if case .string(let text) = members[name] { !text.isEmpty } else { false }
     }
@@ -203,10 +205,10 @@ public struct TokenResponse: Sendable, Equatable {
     of response: HTTPResponse, quirks: TokenResponseQuirks
   ) -> (members: [String: JSON], repeated: [String])? {
     guard quirks.acceptsForm, response.mediaType == "application/x-www-form-urlencoded" else {
-      guard let (value, repeated) = JSON.lenient(response.body), let members = value.members else { return nil }
+      guard let (value, repeated) = JSON.lenient(response.body), let members = value.dictionary else { return nil }
       return (members, repeated)
     }
-    guard response.body.count <= JSON.maximumBytes,
+    guard response.body.count <= JSON.messageOptions.bytes,
       let text = String(validating: response.body, as: UTF8.self),
       let parameters = FormEncoding.decode(text)
     else { return nil }
@@ -246,7 +248,7 @@ public struct TokenResponse: Sendable, Equatable {
     }
     oddities = odd
     let kept = outer.merging(members) { _, inner in inner }.filter { quirks.keepMembers.contains($0.key) }
-    extra = Data(JSON.object(kept).serialized.utf8)
+    extra = Data(JSON.object(kept).serialized(sorted: true))
   }
 
   /// The parameters of a fragment (RFC 6749 §4.2.2), all of them text. A refresh token in it is ignored.
@@ -326,8 +328,6 @@ public struct TokenResponse: Sendable, Equatable {
   }
 }
 
-extension TokenResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension TokenResponse: Redacted {
   public var description: String { "token response (\(tokenType))" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -131,7 +131,7 @@ extension HTTPRequest {
     }
     // A caller may see its own data in a request to a resource.
     guard purpose != .resource else { return found.sorted { $0.utf8.count > $1.utf8.count } }
-    if let body, let members = JSON(body)?.members {
+    if let body, let members = JSON(message: body)?.dictionary {
       found += Self.confidential(members)
     } else if let body, let parameters = FormEncoding.decode(String(decoding: body, as: UTF8.self)) {
       found += parameters.filter { HTTPResponse.isConfidential($0.name) }.map(\.value)
@@ -145,7 +145,7 @@ extension HTTPRequest {
     for (name, value) in members {
       switch value {
       case .string(let text): if HTTPResponse.isConfidential(name) { found.append(text) }
-      case .object(let inner): found += confidential(inner)
+      case .object: found += confidential(value.dictionary ?? [:])
       case .null, .bool, .number, .array: continue
       }
     }

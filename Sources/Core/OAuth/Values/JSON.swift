@@ -1,80 +1,35 @@
-/// JSON text as a value (RFC 8259). Foundation's decoder is not used for messages: it keeps the first of two members
-/// with one name, although RFC 7519 §4 requires the last or an error (here: an error), and it drops the text of
-/// numbers, so that a huge or fractional one cannot be checked. The same bytes give the same result on every platform.
-///
-/// Its public name differs because the socket's own values are called `JSON`.
-public enum JSONValue: Sendable, Hashable {
-  case null
-  case bool(Bool)
-  /// The number as written, after a grammar check.
-  case number(String)
-  case string(String)
-  case array([JSONValue])
-  case object([String: JSONValue])
+// The members of messages are JSON values, which each user of this room names.
+@_exported public import JSON
 
-  static let maximumDepth = 32
-  static let maximumBytes = 1 << 20
+extension JSON {
+  /// The limits of a provider's message. Two members with one name are refused: RFC 7519 §4 requires the last or an
+  /// error.
+  static let messageOptions = {
+    var options = Options()
+    options.bytes = 1 << 20
+    options.depth = 32
+    options.repeated = .refused
+    options.takesMark = true
+    return options
+  }()
 
-  /// Nil if the bytes are not JSON text, exceed the size or depth limits, or repeat a member name.
-  public init?(_ bytes: some Collection<UInt8>) {
-    guard bytes.count <= Self.maximumBytes else { return nil }
-    var reader = JSONReader(bytes: Array(bytes))
-    guard let value = reader.text() else { return nil }
+  /// Nil if the bytes are not JSON text, exceed the limits of a provider's message, or repeat a member name.
+  public init?(message bytes: some Collection<UInt8>) {
+    guard let value = try? JSON.parse(bytes, Self.messageOptions) else { return nil }
     self = value
   }
 
-  /// Parses a response that must not be lost because of its format, in the way of most programs where RFC 8259
-  /// leaves the choice: the last of repeated members is used (§4), and half a surrogate pair or invalid UTF-8 becomes
-  /// U+FFFD (§8). Returns the names of the repeated members.
-  public static func lenient(_ bytes: some Collection<UInt8>) -> (value: JSONValue, repeated: [String])? {
-    guard bytes.count <= maximumBytes else { return nil }
-    var reader = JSONReader(bytes: Array(bytes), isLenient: true)
-    return reader.text().map { ($0, reader.repeated) }
-  }
-
-  /// The members if this is an object.
-  public var members: [String: JSONValue]? {
-    if case .object(let members) = self { members } else { nil }
-  }
-
-  /// The elements if this is an array.
-  public var elements: [JSONValue]? {
-    if case .array(let elements) = self { elements } else { nil }
-  }
-
-  /// Compact text with sorted names, so that equal values give equal bytes.
-  public var serialized: String {
-    switch self {
-    case .null: "null"
-    case .bool(let value): value ? "true" : "false"
-    case .number(let text): text
-    case .string(let text): Self.quoted(text)
-    case .array(let values): "[" + values.map(\.serialized).joined(separator: ",") + "]"
-    case .object(let members):
-      "{"
-        + members.sorted { $0.key < $1.key }.map { Self.quoted($0.key) + ":" + $0.value.serialized }
-        .joined(separator: ",") + "}"
-    }
-  }
-
-  private static func quoted(_ text: String) -> String {
-    var result = "\""
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case "\"": result += "\\\""
-      case "\\": result += "\\\\"
-      case _ where scalar.value < 0x20:
-        let digits = String(scalar.value, radix: 16)
-        result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-      default: result.unicodeScalars.append(scalar)
-      }
-    }
-    return result + "\""
+  /// Parses a response that must not be lost because of its format, in the way of most programs: the last of repeated
+  /// members is used, and half a surrogate pair or invalid UTF-8 becomes U+FFFD. Returns the names of the repeated
+  /// members.
+  public static func lenient(_ bytes: some Collection<UInt8>) -> (value: JSON, repeated: [String])? {
+    var options = messageOptions
+    options.repeated = .last
+    options.repairsText = true
+    let reading = read(bytes, options)
+    return (try? reading.outcome.get()).map { ($0, reading.repeated) }
   }
 }
-
-/// The name within this module.
-typealias JSON = JSONValue
 
 /// A member whose type differs from its specification.
 struct WrongMember: Error, Equatable {
@@ -128,8 +83,9 @@ extension [String: JSON] {
     case nil, .null: return nil
     case .number(let text): return Double(text)
     case .string(let text) where orText:
-      var reader = JSONReader(bytes: Array(text.utf8))
-      guard case .number(let digits) = reader.text() else { throw WrongMember(name: name, wanted: "a number") }
+      guard case .number(let digits)? = JSON(message: text.utf8) else {
+        throw WrongMember(name: name, wanted: "a number")
+      }
       return Double(digits)
     default: throw WrongMember(name: name, wanted: "a number")
     }

@@ -32,10 +32,16 @@ public struct Secret: Sendable, Hashable {
   }
 }
 
-extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "‹redacted›" }
+/// Prints only its description, which contains nothing secret or personal: not in `dump`, in a debugger or by `Mirror`.
+public protocol Redacted: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {}
+
+extension Redacted {
   public var debugDescription: String { description }
   public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension Secret: Redacted {
+  public var description: String { "‹redacted›" }
 }
 
 /// Compares in time that depends only on the lengths (RFC 6749 §10.12: the attacker may measure).

@@ -70,7 +70,9 @@ enum AuthorizationAnswer: Equatable {
   }
 
   private static func jsonError(_ response: HTTPResponse) -> String? {
-    guard response.mediaType.hasSuffix("json"), let members = JSONValue(response.body)?.members else { return nil }
+    guard response.mediaType.hasSuffix("json"), let members = JSON(message: response.body)?.dictionary else {
+      return nil
+    }
     guard case .string(let code)? = members["error"] else { return nil }
     guard case .string(let description)? = members["error_description"] else { return code }
     return "\(code): \(description)"

@@ -134,9 +134,9 @@ extension OAuthProvider {
           return .holds(())
         } catch {
           switch error {
-          case .unknownKey(let kid): return .unknownKey(kid: kid, error.description)
+          case .token(.unknownKey(let kid)): return .unknownKey(kid: kid, error.description)
           // The provider may have replaced the key and kept its `kid`.
-          case .badSignature: return .unknownKey(kid: nil, error.description)
+          case .token(.badSignature): return .unknownKey(kid: nil, error.description)
           default: return .fails(error.description)
           }
         }

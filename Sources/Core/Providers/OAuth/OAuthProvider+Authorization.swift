@@ -239,6 +239,6 @@ private enum Prefill {
     }
     let there = known.filter { !$0.value.isEmpty }
     guard !there.isEmpty else { return nil }
-    return Data(JSONValue.object(there.mapValues { .string($0) }).serialized.utf8).base64EncodedString()
+    return Data(JSON.object(there.mapValues { .string($0) }).serialized(sorted: true)).base64EncodedString()
   }
 }

@@ -88,9 +88,9 @@ public struct APISettings: Sendable, Equatable {
 extension APISettings {
   /// The printable error code in the body; nil if there is none.
   func code(in response: HTTPResponse) -> String? {
-    guard !errorPath.isEmpty, var value = JSONValue(response.body) else { return nil }
+    guard !errorPath.isEmpty, var value = JSON(message: response.body) else { return nil }
     for name in errorPath {
-      guard let next = value.members?[name] else { return nil }
+      guard let next = value.dictionary?[name] else { return nil }
       value = next
     }
     guard case .string(let code) = value, !code.isEmpty else { return nil }

@@ -4,7 +4,7 @@ import OAuth
 
 // Lenient reading of responses from systems without OAuth: each omits different members.
 
-extension JSONValue {
+extension JSON {
   /// A nonempty string, or a number as written: systems write identifiers as either.
   var scalar: String? {
     switch self {
@@ -13,18 +13,16 @@ extension JSONValue {
     case .null, .bool, .array, .object: nil
     }
   }
-
-  var flag: Bool? { if case .bool(let value) = self { value } else { nil } }
 }
 
-extension [String: JSONValue] {
+extension [String: JSON] {
   func text(_ name: String) -> String? { self[name]?.scalar }
 
   /// The first text or number at one of these dotted paths.
   func first(at paths: [String]) -> String? {
     for path in paths {
-      var value: JSONValue? = .object(self)
-      for name in path.split(separator: ".") { value = value?.members?[String(name)] }
+      var value: JSON? = .object(self)
+      for name in path.split(separator: ".") { value = value?.dictionary?[String(name)] }
       if let text = value?.scalar { return text }
     }
     return nil
@@ -39,10 +37,10 @@ extension HTTPResponse {
   var isSuccess: Bool { (200..<300).contains(status) }
 
   /// The body, parsed leniently: a duplicate member must not fail a login.
-  var json: JSONValue? { JSONValue.lenient(body)?.value }
+  var json: JSON? { JSON.lenient(body)?.value }
 
   /// The members of a JSON object; empty if the body is another value.
-  var members: [String: JSONValue] { json?.members ?? [:] }
+  var members: [String: JSON] { json?.dictionary ?? [:] }
 
   /// The system's message for users.
   var words: String? {
@@ -61,10 +59,10 @@ extension HTTPResponse {
   /// Errors by field: `errors` of a refusal. Each value is a text or a list of texts.
   var fields: [String: [String]] {
     let members = members
-    guard let errors = members["errors"]?.members ?? members["fields"]?.members else { return [:] }
+    guard let errors = members["errors"]?.dictionary ?? members["fields"]?.dictionary else { return [:] }
     var fields: [String: [String]] = [:]
     for (name, value) in errors.sorted(by: { $0.key < $1.key }).prefix(Self.mostFields) {
-      let texts = (value.elements ?? [value]).compactMap(\.scalar).prefix(Self.mostFields)
+      let texts = (value.array ?? [value]).compactMap(\.scalar).prefix(Self.mostFields)
       fields[name.printable(limit: 128)] = texts.map { $0.printable(limit: Self.longestWords) }
     }
     return fields
@@ -107,9 +105,9 @@ extension HTTPResponse {
 
 extension HTTPRequest {
   /// Sets a JSON object as the body.
-  func carrying(_ members: [String: JSONValue]) -> HTTPRequest {
+  func carrying(_ members: [String: JSON]) -> HTTPRequest {
     var request = self
-    request.body = Data(JSONValue.object(members).serialized.utf8)
+    request.body = Data(JSON.object(members).serialized(sorted: true))
     return request
   }
 

@@ -16,10 +16,10 @@ extension VMSProvider {
   // MARK: Credentials
 
   func issued(_ response: HTTPResponse, device: String?) -> Step<LoginAnswer> {
-    guard let members = response.json?.members else {
+    guard let members = response.json?.dictionary else {
       return .failed(response.unusable("it is no JSON object"))
     }
-    let user = members["user"]?.members ?? [:]
+    let user = members["user"]?.dictionary ?? [:]
     guard let token = members.text("access_token") ?? user.text("token") else {
       return .failed(.invalid(message: "the server's answer has no access_token", nil))
     }
@@ -30,23 +30,23 @@ extension VMSProvider {
     let identity = Identity(
       subject: String(id.prefix(Self.longestText)), email: text("email"), name: text("name"),
       username: text("login"))
-    var extra: [String: JSONValue] = ["user": .object(Self.kept(user))]
+    var extra: [String: JSON] = ["user": .object(Self.kept(user))]
     extra[Memory.device] = device.map { .string($0) }
     let tokens = TokenResponse(
       accessToken: Secret(token), tokenType: "Bearer", scope: [],
-      extra: Data(JSONValue.object(extra).serialized.utf8))
+      extra: Data(JSON.object(extra).serialized(sorted: true)))
     return .done(.issued(Issued(tokens: tokens, idToken: nil, identity: identity, warning: nil)))
   }
 
   /// User data that programs may need. The user's own token is a secret and is excluded.
-  static func kept(_ user: [String: JSONValue]) -> [String: JSONValue] {
+  static func kept(_ user: [String: JSON]) -> [String: JSON] {
     let names = [
       "id", "name", "login", "email", "phone", "access_token_id", "permissions", "can_update_password",
     ]
     let known = user.filter { names.contains($0.key) && $0.value != .null }
-    guard JSONValue.object(known).serialized.utf8.count > longestUser else { return known }
+    guard JSON.object(known).serialized(sorted: true).count > longestUser else { return known }
     return known.filter { name, value in
-      name != "permissions" && value.serialized.utf8.count <= longestText && value.members == nil
+      name != "permissions" && value.serialized(sorted: true).count <= longestText && value.dictionary == nil
     }
   }
 
@@ -55,7 +55,7 @@ extension VMSProvider {
   /// The maximum number of sessions is open (HTTP 419).
   func limited(_ response: HTTPResponse, _ attempt: Attempt) -> Step<LoginAnswer> {
     let value = response.json
-    let members = value?.members ?? [:]
+    let members = value?.dictionary ?? [:]
     // Some servers return only the list of sessions.
     let list = members["sessions"] ?? value
     let sessions = Self.sessions(list)
@@ -75,18 +75,20 @@ extension VMSProvider {
     return .done(.action(.sessionLimit(limit: limit, sessions: sessions), memory: next.memory))
   }
 
-  static func sessions(_ list: JSONValue?) -> [ProviderSession] {
-    (list?.elements ?? []).prefix(mostSessions).compactMap { element in
-      guard let members = element.members, let id = members.text("id"), id.utf8.count <= longestID else { return nil }
+  static func sessions(_ list: JSON?) -> [ProviderSession] {
+    (list?.array ?? []).prefix(mostSessions).compactMap { element in
+      guard let members = element.dictionary, let id = members.text("id"), id.utf8.count <= longestID else {
+        return nil
+      }
       func text(_ name: String) -> String? { members.text(name).map { String($0.prefix(longestText)) } }
       return ProviderSession(
         id: id, userAgent: text("user_agent"), client: text("client"), address: text("ip"),
-        isOnline: members["online"]?.flag, isCurrent: members["is_current"]?.flag, lastUsed: text("last"))
+        isOnline: members["online"]?.bool, isCurrent: members["is_current"]?.bool, lastUsed: text("last"))
     }
   }
 
-  private static func hasNumbers(_ list: JSONValue?) -> Bool {
-    (list?.elements ?? []).contains { if case .number = $0.members?["id"] { true } else { false } }
+  private static func hasNumbers(_ list: JSON?) -> Bool {
+    (list?.array ?? []).contains { if case .number = $0.dictionary?["id"] { true } else { false } }
   }
 
   /// The session that the settings replace; nil: the user must choose.

@@ -29,7 +29,7 @@ extension VMSProvider {
       let hint = "Set client_version and client_name in \(name.section), then `grantctl reload`."
       return Finding(.endpoints, .failed(hint: hint), tooOld(response).message)
     }
-    guard response.isSuccess, let members = response.json?.members else {
+    guard response.isSuccess, let members = response.json?.dictionary else {
       let message = response.isSuccess ? "no JSON object" : response.account
       let isOutage = response.isSuccess ? false : response.refusal.isOfProvider
       let hint = isOutage ? "Nothing to change here: wait. The broker asks again automatically." : check

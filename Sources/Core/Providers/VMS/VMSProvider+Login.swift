@@ -8,7 +8,7 @@ extension VMSProvider {
     let device = request.before.flatMap(Self.device(of:)) ?? Self.device(from: request.identifier)
     let warnings = request.warnings(of: description.kind)
     return .send(self.request(.discovery, "GET", ["static", "basic"], device: device)) { response, _ in
-      guard response.isSuccess, let members = response.json?.members else {
+      guard response.isSuccess, let members = response.json?.dictionary else {
         return .failed(unavailable(response))
       }
       guard Self.isEnabled(members) else {
@@ -21,11 +21,11 @@ extension VMSProvider {
   static let disabled = "external login is disabled on this server"
 
   /// External login is enabled only if the value is `true`.
-  static func isEnabled(_ members: [String: JSONValue]) -> Bool { members["is_external_auth_enabled"]?.flag == true }
+  static func isEnabled(_ members: [String: JSON]) -> Bool { members["is_external_auth_enabled"]?.bool == true }
 
   /// A warning if the server does not support the configured language.
-  private func languageWarning(_ members: [String: JSONValue]) -> [String] {
-    let locales = (members["available_locales"]?.elements ?? []).compactMap(\.scalar)
+  private func languageWarning(_ members: [String: JSON]) -> [String] {
+    let locales = (members["available_locales"]?.array ?? []).compactMap(\.scalar)
     let own = settings.language.lowercased()
     guard !locales.isEmpty, !locales.contains(where: { $0.lowercased() == own }) else { return [] }
     let known = locales.prefix(16).joined(separator: ", ").printable(limit: 200)
@@ -37,7 +37,7 @@ extension VMSProvider {
       if response.status == 403 || response.status == 404 {
         return .failed(.unsupported(message: "\(Self.disabled): \(response.account)"))
       }
-      guard response.isSuccess, let members = response.json?.members else {
+      guard response.isSuccess, let members = response.json?.dictionary else {
         return .failed(unavailable(response))
       }
       guard let text = members.text("url"), settings.site.isSafe(text),
@@ -149,7 +149,7 @@ extension VMSProvider {
 
   /// The key takes precedence over the code: if there is a key, the code is used up.
   func signIn(_ attempt: Attempt, replacing session: String?) -> Step<LoginAnswer> {
-    var body: [String: JSONValue] = [:]
+    var body: [String: JSON] = [:]
     // Exposed to be sent.
     if let key = attempt.key, !key.isEmpty {
       body["key"] = .string(key.exposed)
@@ -160,7 +160,7 @@ extension VMSProvider {
     }
     var next = attempt
     if let session {
-      body["session_id"] = attempt.hasNumbers ? JSONValue(session.utf8) ?? .string(session) : .string(session)
+      body["session_id"] = attempt.hasNumbers ? JSON(message: session.utf8) ?? .string(session) : .string(session)
       next.replaced.append(session)
     }
     let request = request(.token, "POST", ["external", "auth", "callback"], device: attempt.device).carrying(body)

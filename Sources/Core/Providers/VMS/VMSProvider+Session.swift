@@ -16,12 +16,12 @@ extension VMSProvider {
     return .send(request(.userinfo, "GET", ["users", "self"], device: device, token: token.accessToken)) {
       response, _ in
       guard response.isSuccess else { return .failed(refusedCall(response)) }
-      guard let user = response.json?.members else { return .failed(response.unusable("it is no JSON object")) }
+      guard let user = response.json?.dictionary else { return .failed(response.unusable("it is no JSON object")) }
       return .done(
         UserInfo(
           subject: user.text("id") ?? grant.identity?.subject ?? "", name: user.text("name"),
           username: user.text("login"), email: user.text("email"),
-          claims: Data(JSONValue.object(Self.kept(user)).serialized.utf8)))
+          claims: Data(JSON.object(Self.kept(user)).serialized(sorted: true))))
     }
   }
 
@@ -32,7 +32,7 @@ extension VMSProvider {
       response, _ in
       guard response.isSuccess else { return .failed(refusedCall(response)) }
       let value = response.json
-      guard let list = value?.members?["sessions"] ?? value, list.elements != nil else {
+      guard let list = value?.dictionary?["sessions"] ?? value, list.array != nil else {
         return .failed(response.unusable("it is not a list of sessions"))
       }
       return .done(Self.sessions(list))
@@ -74,7 +74,7 @@ extension VMSProvider {
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
   ) -> HTTPRequest? {
     let device = context["uuid"]
-    var body: [String: JSONValue] = [:]
+    var body: [String: JSON] = [:]
     body["uuid"] = device.map { .string($0) }
     return request(.revocation, "POST", ["logout"], device: device, token: token).carrying(body)
   }

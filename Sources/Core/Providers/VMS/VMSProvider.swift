@@ -85,7 +85,7 @@ public struct VMSProvider: Provider {
 
   /// The installation ID of a grant's sign-in.
   static func device(of grant: SavedGrant) -> String? {
-    grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.device)
+    grant.extra.flatMap { JSON(message: $0)?.dictionary }?.text(Memory.device)
   }
 
   /// A UUID (RFC 9562 §5.4) from random data.

@@ -145,7 +145,7 @@ extension ZephrProvider {
       if response.status == 401 || response.status == 403 {
         return .done(.failure(.unusable("the server does not know its session (HTTP \(response.status))")))
       }
-      guard response.isSuccess, let profile = response.json?.members else {
+      guard response.isSuccess, let profile = response.json?.dictionary else {
         return .failed(response.isSuccess ? response.unusable("it is no JSON object") : response.refusal)
       }
       switch issued(session, profile: profile, memory, renewed: self.session(in: response, at: now)) {
@@ -167,7 +167,7 @@ extension ZephrProvider {
   ///
   /// - Parameter renewed: a session that the profile response set.
   func issued(
-    _ session: ZephrSession, profile: [String: JSONValue], _ memory: [String: Secret], renewed: ZephrSession?
+    _ session: ZephrSession, profile: [String: JSON], _ memory: [String: Secret], renewed: ZephrSession?
   ) -> Result<Issued, ProviderFailure> {
     let identity = identity(profile, identifier: memory[Memory.identifier]?.exposed)
     if identity == nil, memory[Memory.subject] != nil {
@@ -175,7 +175,7 @@ extension ZephrProvider {
         .denied(
           message: "the profile does not say who signed in, and the account has a user; see subject_members"))
     }
-    var extra: [String: JSONValue] = [:]
+    var extra: [String: JSON] = [:]
     // Exposed: the server's identifier of the sign-in, which is not a secret.
     extra["tracking_id"] = memory[Memory.trackingID].map { .string($0.exposed) }
     // Exposed to be stored with the grant, and for programs that call the server as this device.
@@ -183,12 +183,12 @@ extension ZephrProvider {
     let session = ZephrSession(id: renewed?.id ?? session.id, life: renewed?.life ?? session.life)
     let tokens = TokenResponse(
       accessToken: session.id, tokenType: SavedToken.session, expiresIn: session.life, scope: [],
-      extra: Data(JSONValue.object(extra).serialized.utf8))
+      extra: Data(JSON.object(extra).serialized(sorted: true)))
     return .success(Issued(tokens: tokens, idToken: nil, identity: identity, warning: nil))
   }
 
   /// - Parameter identifier: the user identifier from the callback, used if the profile contains none.
-  private func identity(_ profile: [String: JSONValue], identifier: String?) -> Identity? {
+  private func identity(_ profile: [String: JSON], identifier: String?) -> Identity? {
     func text(_ paths: String...) -> String? { profile.first(at: paths).map { String($0.prefix(256)) } }
     let subject = profile.first(at: settings.subjectMembers).map { String($0.prefix(256)) } ?? identifier
     guard let subject else { return nil }

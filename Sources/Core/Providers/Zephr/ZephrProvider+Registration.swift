@@ -7,7 +7,7 @@ extension ZephrProvider {
   public func resume(
     _ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata
   ) -> Step<LoginAnswer> {
-    guard case .attributes(let data) = input, let attributes = JSONValue(data), attributes.members != nil else {
+    guard case .attributes(let data) = input, let attributes = JSON(message: data), attributes.dictionary != nil else {
       return .failed(.invalid(message: "attributes are wanted, and nothing else", nil))
     }
     guard let key = login.memory[Memory.stateKey] else {

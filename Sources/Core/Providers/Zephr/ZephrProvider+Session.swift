@@ -20,7 +20,7 @@ extension ZephrProvider {
     return .send(request) { response, _ in
       if response.status == 401 { return .failed(.tokenRefused(message: response.account, nil)) }
       guard response.isSuccess else { return .failed(response.refusal) }
-      guard let profile = response.json?.members else {
+      guard let profile = response.json?.dictionary else {
         return .failed(response.unusable("it is no JSON object"))
       }
       let subject = profile.first(at: settings.subjectMembers) ?? grant.identity?.subject ?? ""

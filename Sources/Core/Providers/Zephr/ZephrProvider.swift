@@ -81,7 +81,7 @@ public struct ZephrProvider: Provider {
 
   /// The cookies of the grant's login: they identify the device to the server.
   static func cookies(of grant: SavedGrant) -> Cookies {
-    Cookies(header: grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.cookies) ?? "")
+    Cookies(header: grant.extra.flatMap { JSON(message: $0)?.dictionary }?.text(Memory.cookies) ?? "")
   }
 
   /// The session cookie with the other cookies of the login.

@@ -107,7 +107,8 @@ struct GoogleServiceAccount {
   /// Nil where the text is something else.
   init?(_ text: Secret) {
     // Exposed to be read.
-    guard let members = JSONValue(Array(text.exposed.utf8))?.members, case .string(let key)? = members["private_key"]
+    guard let members = JSON(message: Array(text.exposed.utf8))?.dictionary,
+      case .string(let key)? = members["private_key"]
     else { return nil }
     func member(_ name: String) -> String? {
       guard case .string(let value)? = members[name], !value.isEmpty else { return nil }

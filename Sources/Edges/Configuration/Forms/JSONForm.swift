@@ -7,9 +7,9 @@ extension Form where Output == String {
     value.array?.allSatisfy { $0.members != nil } ?? false
   }
 
-  private static func json(_ expected: String, _ fits: @escaping @Sendable (BrokerAPI.JSON) -> Bool) -> Form {
+  private static func json(_ expected: String, _ fits: @escaping @Sendable (JSON) -> Bool) -> Form {
     Form(expected: expected) { value throws(Unfit) in
-      let json: BrokerAPI.JSON
+      let json: JSON
       if case .text(let text) = value {
         do throws(JSONError) {
           json = try .parse(text.utf8)
@@ -17,10 +17,10 @@ extension Form where Output == String {
           throw .found("one where there is \(error)")
         }
       } else {
-        json = try BrokerAPI.JSON(value)
+        json = try JSON(value)
       }
       guard fits(json) else { throw .found(value.isText ? "one with \(json.kind)" : value.kind) }
-      let text = String(decoding: json.serialized(), as: UTF8.self)
+      let text = json.text()
       // It becomes a part of an address.
       guard text.utf8.count <= 4096 else { throw .found("one of \(text.utf8.count) bytes") }
       return text
@@ -34,7 +34,7 @@ extension Item.Value {
   }
 }
 
-extension BrokerAPI.JSON {
+extension JSON {
   fileprivate init(_ value: Item.Value) throws(Unfit) {
     switch value {
     case .text(let text): self = .string(text)
@@ -44,12 +44,12 @@ extension BrokerAPI.JSON {
       self = .double(fraction)
     case .flag(let flag): self = .bool(flag)
     case .list(let items):
-      var elements: [BrokerAPI.JSON] = []
-      for item in items { elements.append(try BrokerAPI.JSON(item.value)) }
+      var elements: [JSON] = []
+      for item in items { elements.append(try JSON(item.value)) }
       self = .array(elements)
     case .table(let table):
-      var members: [BrokerAPI.JSON.Member] = []
-      for (name, item) in table.inOrder { members.append(.init(name: name, value: try BrokerAPI.JSON(item.value))) }
+      var members: [JSON.Member] = []
+      for (name, item) in table.inOrder { members.append(.init(name: name, value: try JSON(item.value))) }
       self = .object(members)
     case .time: throw .found("one with a date or time")
     }

@@ -16,7 +16,7 @@ struct ProviderCheck {
   var sources: Settings.Sources
 
   var title: String { "[provider.\(name)]" }
-  var kind: ProviderSettings.Kind { draft.kind ?? .oidc }
+  var kind: ProviderSettings.Kind { draft.kind }
   func place(of key: String) -> Place { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
@@ -32,7 +32,7 @@ struct ProviderCheck {
     checkCombinations(discovery: discovery, report: &report)
     warn(report: &report)
     guard draft.clientID != nil || table["client_id"] == nil else { return nil }
-    var settings = draft.settings(name: name, kind: kind, clientID: draft.clientID ?? "")
+    var settings = draft.made()
     settings.issuer = issuer
     settings.discovery = discovery
     settings.discoveryURL = readDiscoveryURL(discovery, report: &report)

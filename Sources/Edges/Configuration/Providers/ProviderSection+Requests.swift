@@ -222,7 +222,7 @@ extension Form where Output == [String] {
 
 extension ProviderDraft {
   fileprivate var idTokenWords: [SignatureAlgorithm] {
-    get { idToken.algorithms.compactMap(SignatureAlgorithm.init) }
-    set { idToken.algorithms = newValue.map(\.rawValue) }
+    get { self.idToken.algorithms.compactMap(SignatureAlgorithm.init) }
+    set { self.idToken.algorithms = newValue.map(\.rawValue) }
   }
 }

@@ -22,7 +22,7 @@ extension Sections {
       "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. The others use neither, and have separate "
         + "keys, below."
     ) { draft, value throws(Unfit) in
-      draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue)
+      draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue) ?? .oidc
     },
     Key("display_name", .name, \.displayName, standard: "NAME", "The name that users see."),
     Key(

@@ -1,6 +1,7 @@
 public import Broker
 public import NIOCore
 public import NIOHTTP1
+public import OAuth
 
 /// A request in the form for sending.
 public struct UpstreamRequest: Sendable {
@@ -33,11 +34,9 @@ public struct UpstreamRequest: Sendable {
   func isTooLate(at uptime: Duration) -> Bool { latestSend.map { uptime > $0 } ?? false }
 }
 
-extension UpstreamRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension UpstreamRequest: Redacted {
   /// Its headers and its body may hold secrets.
   public var description: String { "\(head.method.rawValue) \(server.authority)" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The result of a request. Called on its event loop, and never after it was cancelled.

@@ -182,7 +182,7 @@ enum JWTClaims {
     guard parts.count == 3 else { return nil }
     var text = parts[1].replacing("-", with: "+").replacing("_", with: "/")
     while text.utf8.count % 4 != 0 { text += "=" }
-    guard let bytes = Data(base64Encoded: String(text)), let claims = try? BrokerAPI.JSON.parse(Array(bytes)) else {
+    guard let bytes = Data(base64Encoded: String(text)), let claims = try? JSON.parse(Array(bytes)) else {
       return nil
     }
     return Identity(

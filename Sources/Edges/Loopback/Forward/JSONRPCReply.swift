@@ -29,7 +29,7 @@ enum JSONRPCReply {
       guard let id = id(request) else { return nil }
       answer = error(reply, id: id)
     }
-    var made = HTTPReply(.ok, type: "application/json", String(decoding: answer.serialized(), as: UTF8.self) + "\n")
+    var made = HTTPReply(.ok, type: "application/json", answer.text() + "\n")
     made.isLast = reply.isLast
     return made
   }

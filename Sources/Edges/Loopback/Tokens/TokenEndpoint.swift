@@ -91,7 +91,7 @@ final class TokenEndpoint {
 
   private func cached(_ wish: TokenGet.Params) -> HTTPReply? {
     guard wish.resource == nil, wish.audience == nil, wish.kind == nil else { return nil }
-    let scopes = wish.scopes.map { String(decoding: JSON.array($0.map { .string($0) }).serialized(), as: UTF8.self) }
+    let scopes = wish.scopes.map { JSON.array($0.map { .string($0) }).text() }
     guard let found = lane.reply(account: wish.account, scopes: scopes) else { return nil }
     if let rendered, rendered.of === found.body { return rendered.reply.http(expiresIn: found.expiresIn) }
     guard let reply = TokenReply(found.body) else { return nil }

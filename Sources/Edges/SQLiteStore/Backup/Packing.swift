@@ -127,17 +127,15 @@ struct BackupBody {
     }
   }
 
-  func encoded() throws(BackupError) -> Data {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = .sortedKeys
-    guard let head = try? encoder.encode(head) else { throw .damaged("its head cannot be written") }
+  func encoded() -> Data {
+    let head = JSON(encoding: head).serialized(sorted: true)
     return withUnsafeBytes(of: UInt32(head.count).bigEndian) { Data($0) } + head + database
   }
 
   init(decoding body: Data) throws(BackupError) {
     let length = body.prefix(4).reduce(0) { $0 << 8 | Int($1) }
     guard body.count > 4 + length,
-      let head = try? JSONDecoder().decode(Head.self, from: body.dropFirst(4).prefix(length))
+      let head = try? JSON.parse(body.dropFirst(4).prefix(length)).decode(Head.self)
     else { throw .damaged("what is in it has no head") }
     self.head = head
     database = body.dropFirst(4 + length)

@@ -2,6 +2,7 @@ import BrokerAPI
 import HTTPServer
 import NIOHTTP1
 import Pages
+import PlainText
 
 /// The audit trail: plots of releases and refusals, and the records with filters.
 extension Ask {
@@ -55,7 +56,7 @@ extension Ask {
     } while before != nil && records.count < Self.mostExported
     let json = JSON(encoding: AuditList.Result(records: records, next: before))
     return .download(
-      "application/json", name: "grantd-activity.json", String(decoding: json.serialized(), as: UTF8.self) + "\n")
+      "application/json", name: "grantd-activity.json", json.text() + "\n")
   }
 
   private func records(since: Int64) async -> ([AuditList.Line], isWhole: Bool) {
@@ -121,7 +122,7 @@ extension Ask {
       let detail: HTML = record.detail.map { "<p><bdi>\($0, limit: 300)</bdi></p>" } ?? ""
       let count = record.count > 1 ? " (\(record.count) times)" : ""
       return """
-        <tr><td class="nowrap">\(PageText.ago(record.last, now))</td><td class="long"><bdi>\(record.account ?? "–")</bdi></td>\
+        <tr><td class="nowrap">\(TimeText.ago(record.last, now: now))</td><td class="long"><bdi>\(record.account ?? "–")</bdi></td>\
         <td class="long">\(record.method)\(count)\(detail)</td><td class="long"><bdi>\(who ?? "grantd", limit: 200)</bdi></td>\
         <td>\(result)</td></tr>
 

@@ -2,6 +2,7 @@ import BrokerAPI
 import HTTPServer
 import NIOHTTP1
 import Pages
+import PlainText
 
 /// Releases that wait for this user, and approvals that are active.
 extension Ask {
@@ -55,7 +56,7 @@ extension Ask {
     }
     return """
       <article class="card warn"><div class="title"><h2><bdi>\(release.account)</bdi></h2>\
-      <span class="badge warn"><span data-until="\(release.until)">\(PageText.duration(release.until - now))</span> left</span></div>
+      <span class="badge warn"><span data-until="\(release.until)">\(TimeText.duration(release.until - now))</span> left</span></div>
       <dl><div><dt>Who</dt><dd><bdi>\(PageText.caller(release.caller, for: user), limit: 300)</bdi></dd></div>
       \(asked)\(resource)<div><dt>Rule</dt><dd><bdi>\(release.rule)</bdi></dd></div></dl>
       <div class="controls">\(button("once", "main", "Allow once"))\(button("span", "", "Allow for 10 minutes"))\
@@ -73,7 +74,7 @@ extension Ask {
     return """
       <article class="card"><div class="title"><h3><bdi>\(word.account)</bdi></h3>\(badge)</div>
       <p class="who"><bdi>\(PageText.caller(word.caller, for: user), limit: 300)</bdi></p>
-      <p class="time">\(word.method), for \(PageText.duration(word.until - now))\(left)</p>
+      <p class="time">\(word.method), for \(TimeText.duration(word.until - now))\(left)</p>
       <div class="controls">\(revoke)</div></article>
 
       """

@@ -2,6 +2,7 @@ import BrokerAPI
 import HTTPServer
 import NIOHTTP1
 import Pages
+import PlainText
 
 /// How the broker and its providers are.
 extension Ask {
@@ -45,7 +46,7 @@ extension Ask {
         View(
           title: "Health", section: .health,
           lead:
-            "<p class=\"lead\">grantd \(status.version), running for \(PageText.duration(now - status.started_at))</p>",
+            "<p class=\"lead\">grantd \(status.version), running for \(TimeText.duration(now - status.started_at))</p>",
           main: """
             \(good)\(troubles)<h2>Broker</h2>\(await facts(status))<h2>Providers</h2>\(table)\
             <p class="soft">More checks, of the machine and the service: <code>grantctl doctor</code></p>
@@ -56,7 +57,7 @@ extension Ask {
 
   /// When a method last succeeded, by the audit trail.
   private func latest(_ method: String, _ records: [AuditList.Line]) -> String {
-    records.first { $0.method == method && $0.result == "ok" }.map { PageText.ago($0.last, now) }
+    records.first { $0.method == method && $0.result == "ok" }.map { TimeText.ago($0.last, now: now) }
       ?? "none in the audit trail"
   }
 
@@ -66,7 +67,7 @@ extension Ask {
       ("Sign-ins", status.callback.isEmpty ? "the callback endpoint is off" : status.callback.joined(separator: ", ")),
       (
         "Settings",
-        "\(status.configuration.path ?? "built-in defaults"), read \(PageText.ago(status.configuration.loaded_at, now))"
+        "\(status.configuration.path ?? "built-in defaults"), read \(TimeText.ago(status.configuration.loaded_at, now: now))"
       ), ("Accounts", status.summary),
     ]
     // A call that is refused would be in the audit trail.
@@ -78,7 +79,7 @@ extension Ask {
     }
     if let skew = status.provider_conditions?.compactMap(\.skew_seconds).max(by: { abs($0) < abs($1) }) {
       let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
-      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(PageText.duration(seconds)) from a provider's"))
+      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(TimeText.duration(seconds)) from a provider's"))
     }
     for listener in status.listeners ?? [] {
       facts.append(("Listener", "\(listener.setting): \(listener.address), \(listener.state)"))
@@ -101,7 +102,7 @@ extension Ask {
       case "suspended": ("bad", "Refuses this client")
       default: ("warn", "\(provider.state)")
       }
-    let since: HTML = condition?.since.map { "<p>for \(PageText.duration(now - $0))</p>" } ?? ""
+    let since: HTML = condition?.since.map { "<p>for \(TimeText.duration(now - $0))</p>" } ?? ""
     let error: HTML =
       provider.state == "ok" ? "" : provider.last_error.map { "<p><bdi>\(Parts.sentence($0))</bdi></p>" } ?? ""
     let rate: HTML =

@@ -1,6 +1,7 @@
 import BrokerAPI
 import HTTPServer
 import Pages
+import PlainText
 
 /// The accounts: problems first, each with its fix.
 extension Ask {
@@ -132,15 +133,15 @@ extension Ask {
   private func soon(_ account: AccountView) -> HTML {
     guard account.refresh_expires_soon == true, let end = account.refresh_expires_at else { return "" }
     return Parts.message(
-      "warn", "the sign-in ends \(PageText.until(end, now))", "Sign in again before then, so that nothing stops.")
+      "warn", "the sign-in ends \(TimeText.until(end, now: now))", "Sign in again before then, so that nothing stops.")
   }
 
   private func time(_ account: AccountView) -> HTML {
     guard let end = account.expires_at else { return "<p class=\"time\">The token has no known end.</p>\n" }
     let left = end - now
     let life = max(1, end - (account.last_refresh_at ?? account.logged_in_at))
-    let words = left > 0 ? "\(PageText.duration(left)) left" : "Expired \(PageText.ago(end, now))"
-    let next = account.next_refresh_at.map { ", next refresh \(PageText.until($0, now))" } ?? ""
+    let words = left > 0 ? "\(TimeText.duration(left)) left" : "Expired \(TimeText.ago(end, now: now))"
+    let next = account.next_refresh_at.map { ", next refresh \(TimeText.until($0, now: now))" } ?? ""
     let tone: HTML = left > 0 ? account.state.tone : "bad"
     return """
       <div class="time">\(Parts.bar(Double(left) / Double(life), tone, label: words))\

@@ -2,6 +2,7 @@ import BrokerAPI
 import HTTPServer
 import NIOHTTP1
 import Pages
+import PlainText
 import QRCodes
 
 /// A sign-in: its start, where to sign in, and its result.
@@ -120,7 +121,7 @@ extension Ask {
     }
     return View(
       title: "Sign in to \(login.account)", section: .home,
-      lead: "<p class=\"lead\">Waiting for you. This ends \(PageText.until(login.expiresAt, now)).</p>",
+      lead: "<p class=\"lead\">Waiting for you. This ends \(TimeText.until(login.expiresAt, now: now)).</p>",
       main: """
         \(warnings)<div class="panels">\(way)</div>
         <div class="controls">\(form("/login/cancel", [("id", login.id)], "<button class=\"quiet\">Cancel</button>"))</div>

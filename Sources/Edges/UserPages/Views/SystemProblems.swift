@@ -1,5 +1,6 @@
 import BrokerAPI
 import Pages
+import PlainText
 
 /// What is wrong beside the accounts: providers, the store, the clock, token files and listeners. The same conditions as in
 /// `grantctl status`.
@@ -16,7 +17,7 @@ struct SystemProblems {
       let seconds = Int64(exactly: abs(skew).rounded(.down)) ?? .max
       html += Parts.message(
         "warn",
-        "this machine's clock is \(PageText.duration(seconds)) \(skew > 0 ? "ahead of" : "behind") provider \(condition.provider)",
+        "this machine's clock is \(TimeText.duration(seconds)) \(skew > 0 ? "ahead of" : "behind") provider \(condition.provider)",
         "Check `timedatectl`: is the clock synchronized?")
       break
     }
@@ -38,8 +39,8 @@ struct SystemProblems {
   }
 
   private mutating func add(_ condition: BrokerStatus.ConditionView, _ now: Int64) {
-    let since = condition.since.map { " for \(PageText.duration(now - $0))" } ?? ""
-    let retry = condition.retry_at.map { " It is asked again \(PageText.until($0, now))." } ?? ""
+    let since = condition.since.map { " for \(TimeText.duration(now - $0))" } ?? ""
+    let retry = condition.retry_at.map { " It is asked again \(TimeText.until($0, now: now))." } ?? ""
     let error = condition.last_error.map { Parts.sentence($0) + "." } ?? ""
     let name = "provider \(condition.provider)"
     switch condition.condition {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import PlainText
 
 struct ListCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

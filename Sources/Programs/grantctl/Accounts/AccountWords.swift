@@ -1,14 +1,7 @@
 import BrokerAPI
+import PlainText
 
 extension AccountState {
-  /// The user or an administrator has something to do, or the provider does not answer.
-  var isProblem: Bool {
-    switch self {
-    case .ok, .refreshing: false
-    case .degraded, .loginRequired, .actionRequired: true
-    }
-  }
-
   var cell: Cell {
     switch self {
     case .ok: Cell("ok", .good)
@@ -18,11 +11,6 @@ extension AccountState {
     case .actionRequired: Cell("action required", .bad)
     }
   }
-}
-
-extension AccountView.Identity {
-  /// The name that a person knows best.
-  var bestName: String { email ?? username ?? name ?? subject }
 }
 
 extension Fields {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import PlainText
 
 /// A command that asks the provider about an account.
 protocol QuestionCommand: BrokerCommand {

@@ -1,4 +1,5 @@
 import BrokerAPI
+import PlainText
 
 extension SessionView {
   /// When it was last used, in Unix seconds; nil where the provider does not say so that it can be read.

@@ -2,6 +2,7 @@ import ArgumentParser
 import AsyncClient
 import BrokerAPI
 import CredentialHelpers
+import PlainText
 
 struct RestoreCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -2,6 +2,7 @@ import ArgumentParser
 import AsyncClient
 import BlockingClient
 import BrokerAPI
+import PlainText
 
 struct EventsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -1,6 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 import Callers
+import PlainText
 
 struct ExplainCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import PlainText
 
 struct ProvidersCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

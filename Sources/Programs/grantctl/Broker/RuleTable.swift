@@ -1,4 +1,5 @@
 import BrokerAPI
+import PlainText
 
 /// `grantctl explain ACCOUNT --all`: which rules allow which callers, and when each was last used.
 struct RuleTable {

@@ -1,6 +1,7 @@
 import ArgumentParser
 import AsyncClient
 import BrokerAPI
+import PlainText
 
 struct StatusCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

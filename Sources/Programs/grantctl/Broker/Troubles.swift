@@ -1,4 +1,5 @@
 import BrokerAPI
+import PlainText
 
 /// What needs somebody's eye beside the accounts' own errors: providers, the store, the clock, logins that end soon.
 struct Troubles {

@@ -1,5 +1,6 @@
 import BrokerAPI
 import BrokerSocket
+import PlainText
 
 // What the daemon says of itself, and what of its state folder can be seen from here.
 extension Doctor {

@@ -1,5 +1,6 @@
 import AsyncClient
 import BrokerAPI
+import PlainText
 
 extension Doctor {
   mutating func examineProviders(only name: String?, on client: SocketClient) async throws(Failure) {

@@ -1,4 +1,5 @@
 import BrokerAPI
+import PlainText
 
 // The database that several machines share.
 extension Doctor {

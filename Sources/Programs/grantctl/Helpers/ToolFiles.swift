@@ -69,7 +69,7 @@ struct ToolFiles {
         .failure, "\(path) is no JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
     }
     if purpose == .write, let other = member.conflict(in: json) {
-      let words = other.string ?? String(decoding: other.serialized(), as: UTF8.self)
+      let words = other.string ?? other.text()
       throw Failure(
         .failure,
         "\(path) has “\(SafeText.line(words))” for \(member.path.last ?? "") in "

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import PlainText
 
 /// The commands for pending logins. Their names have two words: `login` itself takes a provider.
 struct LoginListCommand: BrokerCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import PlainText
 
 struct UICommand: BrokerCommand {
   static let configuration = CommandConfiguration(

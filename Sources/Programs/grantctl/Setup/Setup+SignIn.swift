@@ -1,4 +1,5 @@
 import BrokerAPI
+import PlainText
 
 // Steps 4 to 6: the provider's answers, the sign-in, and a refresh.
 extension Setup {

@@ -131,7 +131,7 @@ extension Shell {
   }
 
   /// On one line in any case.
-  static func line(_ json: JSON) -> String { SafeText.json(String(decoding: json.serialized(), as: UTF8.self)) }
+  static func line(_ json: JSON) -> String { SafeText.json(json.text()) }
 
   func say(_ table: Table) {
     terminal.say(table.lines(width: terminal.width, colour: terminal.usesColour))

@@ -1,3 +1,4 @@
+import PlainText
 import Synchronization
 
 /// Shows on a terminal that an answer takes long: one line on standard error, drawn again each second and removed at the end.

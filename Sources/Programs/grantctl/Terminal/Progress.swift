@@ -1,3 +1,5 @@
+import PlainText
+
 /// Says that we wait, on standard error: a line that moves on a terminal, else one plain line.
 struct Progress: Sendable {
   static let step = Duration.milliseconds(125)

@@ -1,6 +1,7 @@
 import ArgumentParser
 import AsyncClient
 import BrokerAPI
+import PlainText
 
 struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -354,3 +354,18 @@ public enum AccountLogout: RPCMethod {
       ]
     ])
 }
+
+extension AccountState {
+  /// The user or an administrator has something to do, or the provider does not answer.
+  public var isProblem: Bool {
+    switch self {
+    case .ok, .refreshing: false
+    case .degraded, .loginRequired, .actionRequired: true
+    }
+  }
+}
+
+extension AccountView.Identity {
+  /// The name that a user knows best.
+  public var bestName: String { email ?? username ?? name ?? subject }
+}

@@ -1,16 +1,18 @@
+import PlainText
+
 /// Text of others, made harmless for a terminal.
 enum SafeText {
   /// Control characters, line separators and invisible format characters (bidirectional overrides among them) become
-  /// visible escapes, so that the text can neither steer the terminal nor look like another.
+  /// visible escapes, so that the text can neither control the terminal nor look like another text.
   static func line(_ text: String) -> String {
-    guard text.unicodeScalars.contains(where: isDangerous) else { return text }
+    guard !text.unicodeScalars.allSatisfy(\.isSafe) else { return text }
     var result = ""
     for scalar in text.unicodeScalars {
       switch scalar {
       case "\n": result += "\\n"
       case "\r": result += "\\r"
       case "\t": result += "\\t"
-      case _ where isDangerous(scalar): result += "\\u{" + hexadecimal(scalar.value) + "}"
+      case _ where !scalar.isSafe: result += "\\u{" + hexadecimal(scalar.value) + "}"
       default: result.unicodeScalars.append(scalar)
       }
     }
@@ -27,12 +29,12 @@ enum SafeText {
     text.split(separator: "\n", omittingEmptySubsequences: true).map { line(String($0)) }
   }
 
-  /// JSON text with the same characters escaped as JSON escapes them (RFC 8259 §7): they stand in strings only.
+  /// JSON text with the same characters escaped as JSON escapes them (RFC 8259 §7): only strings can contain them.
   static func json(_ text: String) -> String {
-    guard text.unicodeScalars.contains(where: { $0 != "\n" && isDangerous($0) }) else { return text }
+    guard text.unicodeScalars.contains(where: { $0 != "\n" && !$0.isSafe }) else { return text }
     var result = ""
     for scalar in text.unicodeScalars {
-      if scalar != "\n", isDangerous(scalar) {
+      if scalar != "\n", !scalar.isSafe {
         for unit in String(scalar).utf16 {
           let digits = hexadecimal(UInt32(unit))
           result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
@@ -45,14 +47,6 @@ enum SafeText {
   }
 
   private static func hexadecimal(_ value: UInt32) -> String { String(value, radix: 16, uppercase: true) }
-
-  private static func isDangerous(_ scalar: Unicode.Scalar) -> Bool {
-    if (0x20..<0x7F).contains(scalar.value) { return false }
-    switch scalar.properties.generalCategory {
-    case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: return true
-    default: return false
-    }
-  }
 
   /// How many columns the text takes.
   static func width(_ text: String) -> Int {

@@ -3,7 +3,7 @@ import Glibc
 
 /// A JSON text as a value (RFC 8259). Members keep their order, and numbers the digits that were written, so that an
 /// integer never passes through a floating-point number.
-public enum JSON: Sendable, Equatable {
+public enum JSON: Sendable, Hashable {
   case null
   case bool(Bool)
   /// The literal as written, such as `-1.50e3`.
@@ -13,7 +13,7 @@ public enum JSON: Sendable, Equatable {
   /// No two members have the same name.
   case object([Member])
 
-  public struct Member: Sendable, Equatable {
+  public struct Member: Sendable, Hashable {
     public var name: String
     public var value: JSON
 
@@ -31,6 +31,11 @@ extension JSON {
   public static func double(_ value: Double) -> JSON {
     guard value.isFinite else { return .null }
     return Int64(exactly: value).map { .number("\($0)") } ?? .number("\(value)")
+  }
+
+  /// An object with sorted names.
+  public static func object(_ members: [String: JSON]) -> JSON {
+    .object(members.sorted { $0.key < $1.key }.map { Member(name: $0.key, value: $0.value) })
   }
 
   /// The member's value; nil if it is missing or this is not an object.
@@ -66,6 +71,11 @@ extension JSON {
     if case .object(let members) = self { members } else { nil }
   }
 
+  /// The members by name: the last of those whose names Unicode takes for the same.
+  public var dictionary: [String: JSON]? {
+    members.map { Dictionary($0.map { ($0.name, $0.value) }) { $1 } }
+  }
+
   /// What kind of value this is, with its article, for error messages: `a string`.
   public var kind: String {
     switch self {
@@ -93,21 +103,26 @@ extension JSON: ExpressibleByStringLiteral, ExpressibleByBooleanLiteral, Express
 
 extension JSON {
   /// One line of UTF-8 without white space: control characters are escaped, so there is never a raw newline.
-  public func serialized() -> [UInt8] {
+  ///
+  /// - Parameter sorted: sorts the names of each object, so that equal values give equal bytes.
+  public func serialized(sorted: Bool = false) -> [UInt8] {
     var bytes: [UInt8] = []
-    write(to: &bytes)
+    write(to: &bytes, sorted)
     return bytes
   }
 
+  /// The same as a text.
+  public func text(sorted: Bool = false) -> String { String(decoding: serialized(sorted: sorted), as: UTF8.self) }
+
   /// The same, ended by a newline.
-  func serializedLine() -> [UInt8] {
+  public func serializedLine() -> [UInt8] {
     var bytes: [UInt8] = []
-    write(to: &bytes)
+    write(to: &bytes, false)
     bytes.append(0x0A)
     return bytes
   }
 
-  func write(to bytes: inout [UInt8]) {
+  private func write(to bytes: inout [UInt8], _ sorted: Bool) {
     switch self {
     case .null: bytes.append(contentsOf: "null".utf8)
     case .bool(let value): bytes.append(contentsOf: (value ? "true" : "false").utf8)
@@ -117,16 +132,16 @@ extension JSON {
       bytes.append(UInt8(ascii: "["))
       for (index, element) in elements.enumerated() {
         if index > 0 { bytes.append(UInt8(ascii: ",")) }
-        element.write(to: &bytes)
+        element.write(to: &bytes, sorted)
       }
       bytes.append(UInt8(ascii: "]"))
     case .object(let members):
       bytes.append(UInt8(ascii: "{"))
-      for (index, member) in members.enumerated() {
+      for (index, member) in (sorted ? members.sorted { $0.name < $1.name } : members).enumerated() {
         if index > 0 { bytes.append(UInt8(ascii: ",")) }
         Self.write(member.name, to: &bytes)
         bytes.append(UInt8(ascii: ":"))
-        member.value.write(to: &bytes)
+        member.value.write(to: &bytes, sorted)
       }
       bytes.append(UInt8(ascii: "}"))
     }
@@ -147,60 +162,5 @@ extension JSON {
       }
     }
     bytes.append(UInt8(ascii: "\""))
-  }
-}
-
-/// Any coder: order and digits are kept as far as it keeps them. ``JSON/init(encoding:)`` and ``JSON/decode(_:root:)``
-/// keep both.
-extension JSON: Codable {
-  private struct Name: CodingKey {
-    var stringValue: String
-    var intValue: Int? { nil }
-    init(stringValue: String) { self.stringValue = stringValue }
-    init?(intValue: Int) { nil }
-  }
-
-  public init(from decoder: any Decoder) throws {
-    if let container = try? decoder.container(keyedBy: Name.self) {
-      self = .object(
-        try container.allKeys.map { Member(name: $0.stringValue, value: try container.decode(JSON.self, forKey: $0)) })
-    } else if var container = try? decoder.unkeyedContainer() {
-      var elements: [JSON] = []
-      while !container.isAtEnd { elements.append(try container.decode(JSON.self)) }
-      self = .array(elements)
-    } else {
-      let container = try decoder.singleValueContainer()
-      if container.decodeNil() {
-        self = .null
-      } else if let value = try? container.decode(Bool.self) {
-        self = .bool(value)
-      } else if let value = try? container.decode(Int64.self) {
-        self = .integer(value)
-      } else if let value = try? container.decode(Double.self) {
-        self = .double(value)
-      } else {
-        self = .string(try container.decode(String.self))
-      }
-    }
-  }
-
-  public func encode(to encoder: any Encoder) throws {
-    switch self {
-    case .object(let members):
-      var container = encoder.container(keyedBy: Name.self)
-      for member in members { try container.encode(member.value, forKey: Name(stringValue: member.name)) }
-    case .array(let elements):
-      var container = encoder.unkeyedContainer()
-      for element in elements { try container.encode(element) }
-    default:
-      var container = encoder.singleValueContainer()
-      switch self {
-      case .bool(let value): try container.encode(value)
-      case .string(let text): try container.encode(text)
-      case .number(let literal):
-        if let value = Int64(literal) { try container.encode(value) } else { try container.encode(double ?? 0) }
-      default: try container.encodeNil()
-      }
-    }
   }
 }

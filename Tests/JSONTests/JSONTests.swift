@@ -1,4 +1,4 @@
-import BrokerAPI
+import JSON
 import Testing
 
 @Suite("JSON (RFC 8259)")
@@ -88,6 +88,77 @@ struct JSONTests {
         #expect(!json.serialized().contains(0x0A))
       }
     }
+  }
+
+  @Test("each option changes one rule, and no other")
+  func options() {
+    func options(_ change: (inout JSON.Options) -> Void) -> JSON.Options {
+      var options = JSON.Options()
+      change(&options)
+      return options
+    }
+    let rows: [(String, [UInt8], JSON.Options, JSON)] = [
+      ("mark", Array("\u{FEFF}1".utf8), options { $0.takesMark = true }, 1),
+      ("last", Array(#"{"a":1,"b":2,"a":3}"#.utf8), options { $0.repeated = .last }, ["a": 3, "b": 2]),
+      ("surrogate", Array(#""\uD800x\uDC00""#.utf8), options { $0.repairsText = true }, "\u{FFFD}x\u{FFFD}"),
+      ("pair", Array(#""\uD800\u0041""#.utf8), options { $0.repairsText = true }, "\u{FFFD}A"),
+      ("bytes", [0x22, 0xFF, 0x22], options { $0.repairsText = true }, "\u{FFFD}"),
+    ]
+    for (name, text, option, value) in rows {
+      #expect(throws: JSONError.self, "\(name)") { try JSON.parse(text) }
+      for (other, _, further, _) in rows {
+        let taken = try? JSON.parse(text, further)
+        #expect((taken == value) == (further == option), "\(name) by \(other)")
+      }
+    }
+  }
+
+  @Test("each limit is exact, and named where it is exceeded")
+  func limits() {
+    var options = JSON.Options()
+    options.bytes = 9
+    options.depth = 2
+    options.values = 4
+    options.elements = 2
+    let rows: [(String, JSON.Bound?)] = [
+      ("[1,2,3]", .elements), ("[1,[2,3]]", .values), ("[1,     2]", .bytes), ("[[[]]]", nil),
+    ]
+    for (text, bound) in rows {
+      let error = #expect(throws: JSONError.self, "\(text)") { try JSON.parse(text.utf8, options) }
+      #expect(error?.exceeded == bound, "\(text): \(String(describing: error))")
+    }
+    for text in ["[1,2]", "[[2,3]]", "[1,    2]", "[[]]"] {
+      #expect(throws: Never.self, "\(text)") { try JSON.parse(text.utf8, options) }
+    }
+  }
+
+  @Test("names are compared by bytes, or as Unicode does; many as few")
+  func names() throws {
+    var byUnicode = JSON.Options()
+    byUnicode.repeated = .refused
+    for count in [0, 1, 7, 8, 9, 40] {
+      let others = (0..<count).map { "\"n\($0)\":0," }.joined()
+      let alike = "{\(others)\"e\u{301}\":1,\"\u{E9}\":2}"
+      #expect(try JSON.parse(alike.utf8).members?.count == count + 2)
+      #expect(throws: JSONError.self) { try JSON.parse(alike.utf8, byUnicode) }
+      let same = "{\(others)\"a\":1,\"a\":2}"
+      for options in [JSON.Options(), byUnicode] {
+        #expect(throws: JSONError.self, "\(count)") { try JSON.parse(same.utf8, options) }
+      }
+      byUnicode.repeated = .last
+      let reading = JSON.read(same.utf8, byUnicode)
+      #expect(try reading.outcome.get()["a"] == 2 && reading.repeated == ["a"])
+      byUnicode.repeated = .refused
+    }
+  }
+
+  @Test("sorted names give equal bytes")
+  func sorting() throws {
+    let (one, two) = (
+      try JSON.parse(#"[{"b":{"d":1,"c":2},"a":3}]"#.utf8), try JSON.parse(#"[{"a":3,"b":{"c":2,"d":1}}]"#.utf8)
+    )
+    #expect(one.text() != two.text() && one.text(sorted: true) == two.text())
+    #expect(JSON.object(["b": 1, "a": 2] as [String: JSON]).text() == #"{"a":2,"b":1}"#)
   }
 }
 

@@ -12,6 +12,16 @@ extension JSON {
   }
 }
 
+extension JSON: Encodable {
+  /// To a ``JSON`` only.
+  public func encode(to encoder: any Encoder) throws {
+    guard let node = encoder as? EncodingNode else {
+      throw EncodingError.invalidValue(self, .init(codingPath: encoder.codingPath, debugDescription: "not to JSON"))
+    }
+    try node.encode(self)
+  }
+}
+
 /// An unfinished value: a reference, because an encoder returns containers that outlive the call.
 private final class EncodingNode: Encoder, SingleValueEncodingContainer {
   private enum Form {

@@ -1,138 +1,54 @@
-/// Why a text is no JSON, and where.
-public struct JSONError: Error, Sendable, Equatable, CustomStringConvertible {
-  public var message: String
-  /// The byte at which the text stops being JSON, counted from 0.
-  public var offset: Int
-  /// The bound that the text exceeds; nil: it is no JSON.
-  public var exceeded: JSON.Bound?
-
-  public init(_ message: String, at offset: Int, exceeded: JSON.Bound? = nil) {
-    self.message = message
-    self.offset = offset
-    self.exceeded = exceeded
-  }
-
-  public var description: String { "\(message) at byte \(offset)" }
-}
-
-extension JSON {
-  /// Arrays and objects may be nested this deep.
-  public static let maximumDepth = 64
-
-  /// The limits of building a text. A value takes many times its bytes: `[1,1,…]` of 256 KiB is 131,000 values.
-  public struct Bounds: Sendable, Equatable {
-    /// Values in the text, those inside of others too.
-    public var values = Int.max
-    /// Elements of the outermost array.
-    public var elements = Int.max
-
-    public init(values: Int = .max, elements: Int = .max) {
-      self.values = values
-      self.elements = elements
-    }
-  }
-
-  public enum Bound: Sendable, Equatable {
-    case values
-    case elements
-  }
-
-  /// Parses one JSON text (RFC 8259), strictly: valid UTF-8, no byte order mark, no lone surrogates, no name twice in an
-  /// object, at most ``maximumDepth`` levels, and nothing but white space around it.
-  public static func parse(_ bytes: some Collection<UInt8>) throws(JSONError) -> JSON {
-    var values = 0
-    return try parse(bytes, within: Bounds(), values: &values)
-  }
-
-  /// The same; ends at the first value beyond the bounds.
-  ///
-  /// - Parameter values: how many were built.
-  static func parse(
-    _ bytes: some Collection<UInt8>, within bounds: Bounds, values: inout Int
-  ) throws(JSONError) -> JSON {
-    let (outcome, count) =
-      bytes.withContiguousStorageIfAvailable { Self.outcome(of: $0, bounds) }
-      ?? Array(bytes).withUnsafeBufferPointer { Self.outcome(of: $0, bounds) }
-    values = count
-    return try outcome.get()
-  }
-
-  private static func outcome(
-    of buffer: UnsafeBufferPointer<UInt8>, _ bounds: Bounds
-  ) -> (Result<JSON, JSONError>, values: Int) {
-    if let offset = firstInvalidUTF8(buffer) { return (.failure(JSONError("invalid UTF-8", at: offset)), 0) }
-    var parser = JSONParser(bytes: buffer, bounds: bounds)
-    do throws(JSONError) {
-      return (.success(try parser.text()), parser.values)
-    } catch {
-      return (.failure(error), parser.values)
-    }
-  }
-}
-
-/// The offset of the first byte that is not well-formed UTF-8 (Unicode 15 table 3-7; no surrogates, no overlong forms),
-/// or nil.
-func firstInvalidUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
-  var index = 0
-  while index < bytes.count {
-    let lead = bytes[index]
-    if lead < 0x80 {
-      index += 1
-      continue
-    }
-    let second: ClosedRange<UInt8>
-    let length: Int
-    switch lead {
-    case 0xC2...0xDF: (length, second) = (2, 0x80...0xBF)
-    case 0xE0: (length, second) = (3, 0xA0...0xBF)
-    case 0xED: (length, second) = (3, 0x80...0x9F)
-    case 0xE1...0xEF: (length, second) = (3, 0x80...0xBF)
-    case 0xF0: (length, second) = (4, 0x90...0xBF)
-    case 0xF1...0xF3: (length, second) = (4, 0x80...0xBF)
-    case 0xF4: (length, second) = (4, 0x80...0x8F)
-    default: return index
-    }
-    guard index + length <= bytes.count, second.contains(bytes[index + 1]) else { return index }
-    for next in bytes[(index + 2)..<(index + length)] where next & 0xC0 != 0x80 { return index }
-    index += length
-  }
-  return nil
-}
-
-/// The names of an object, compared byte by byte (RFC 8259 §8.3); Swift's String would take canonical equivalents for equal.
+/// The names of one object.
 private struct Names {
   /// Up to here a comparison with each takes less time than hashing.
   private static let few = 16
-  private var hashed: Set<[UInt8]> = []
 
-  /// False: the object has the name already.
-  mutating func insert(_ name: String, after members: [JSON.Member]) -> Bool {
+  private let byBytes: Bool
+  private var bytes: Set<[UInt8]> = []
+  private var texts: Set<String> = []
+
+  init(_ repeated: JSON.Options.Repeated) { byBytes = repeated == .refusedByBytes }
+
+  /// - Parameter members: of the names before it.
+  /// - Returns: whether it is a new one.
+  mutating func insert(_ name: String, behind members: [JSON.Member]) -> Bool {
     if members.count < Self.few {
-      return !members.contains { $0.name.utf8.count == name.utf8.count && $0.name.utf8.elementsEqual(name.utf8) }
+      return !members.contains { byBytes ? isSame($0.name, name) : $0.name == name }
     }
-    if hashed.isEmpty { hashed = Set(members.map { Array($0.name.utf8) }) }
-    return hashed.insert(Array(name.utf8)).inserted
+    if byBytes {
+      if bytes.isEmpty { bytes = Set(members.map { Array($0.name.utf8) }) }
+      return bytes.insert(Array(name.utf8)).inserted
+    }
+    if texts.isEmpty { texts = Set(members.map(\.name)) }
+    return texts.insert(name).inserted
+  }
+
+  /// Swift's String would take canonical equivalents for equal.
+  private func isSame(_ one: String, _ other: String) -> Bool {
+    one.utf8.count == other.utf8.count && one.utf8.elementsEqual(other.utf8)
   }
 }
 
-/// Recursive descent; the depth limit bounds the stack. The bytes are valid UTF-8.
-private struct JSONParser {
-  let bytes: UnsafeBufferPointer<UInt8>
-  let bounds: JSON.Bounds
-  var index = 0
-  var depth = 0
-  var values = 0
+/// Recursive descent; the depth limit bounds the stack.
+struct JSONParser {
+  private let bytes: UnsafeBufferPointer<UInt8>
+  private let options: JSON.Options
+  private var index = 0
+  private var depth = 0
+  private(set) var values = 0
+  private(set) var repeated: [String] = []
 
-  init(bytes: UnsafeBufferPointer<UInt8>, bounds: JSON.Bounds) {
+  init(bytes: UnsafeBufferPointer<UInt8>, options: JSON.Options) {
     self.bytes = bytes
-    self.bounds = bounds
+    self.options = options
   }
 
   private var current: UInt8? { index < bytes.count ? bytes[index] : nil }
 
   mutating func text() throws(JSONError) -> JSON {
     if bytes.count >= 3, bytes[0] == 0xEF, bytes[1] == 0xBB, bytes[2] == 0xBF {
-      throw JSONError("byte order mark", at: 0)
+      guard options.takesMark else { throw JSONError("byte order mark", at: 0) }
+      index = 3
     }
     skipSpace()
     let value = try value()
@@ -156,8 +72,8 @@ private struct JSONParser {
   }
 
   private mutating func value() throws(JSONError) -> JSON {
-    guard values < bounds.values else {
-      throw JSONError("more than \(bounds.values) values", at: index, exceeded: .values)
+    guard values < options.values else {
+      throw JSONError("more than \(options.values) values", at: index, exceeded: .values)
     }
     values += 1
     switch current ?? 0 {
@@ -173,8 +89,8 @@ private struct JSONParser {
   }
 
   private mutating func nested(_ body: (inout JSONParser) throws(JSONError) -> JSON) throws(JSONError) -> JSON {
-    guard depth < JSON.maximumDepth else {
-      throw JSONError("nested deeper than \(JSON.maximumDepth) levels", at: index)
+    guard depth < options.depth else {
+      throw JSONError("nested deeper than \(options.depth) levels", at: index)
     }
     depth += 1
     let value = try body(&self)
@@ -201,8 +117,8 @@ private struct JSONParser {
     }
     while true {
       skipSpace()
-      guard depth > 1 || elements.count < bounds.elements else {
-        throw JSONError("more than \(bounds.elements) elements", at: index, exceeded: .elements)
+      guard depth > 1 || elements.count < options.elements else {
+        throw JSONError("more than \(options.elements) elements", at: index, exceeded: .elements)
       }
       elements.append(try value())
       skipSpace()
@@ -219,7 +135,7 @@ private struct JSONParser {
   private mutating func object() throws(JSONError) -> JSON {
     index += 1
     var members: [JSON.Member] = []
-    var names = Names()
+    var names = Names(options.repeated)
     skipSpace()
     if current == UInt8(ascii: "}") {
       index += 1
@@ -230,12 +146,14 @@ private struct JSONParser {
       let start = index
       guard current == UInt8(ascii: "\"") else { throw unexpected("a member's name") }
       let name = try string()
-      guard names.insert(name, after: members) else { throw JSONError("the same member twice", at: start) }
+      let isRepeated = !names.insert(name, behind: members)
+      guard !isRepeated || options.repeated == .last else { throw JSONError("the same member twice", at: start) }
       skipSpace()
       guard current == UInt8(ascii: ":") else { throw unexpected("':'") }
       index += 1
       skipSpace()
-      members.append(JSON.Member(name: name, value: try value()))
+      let member = JSON.Member(name: name, value: try value())
+      if isRepeated { replace(member, in: &members) } else { members.append(member) }
       skipSpace()
       switch current {
       case UInt8(ascii: ","): index += 1
@@ -245,6 +163,12 @@ private struct JSONParser {
       default: throw unexpected("',' or '}'")
       }
     }
+  }
+
+  private mutating func replace(_ member: JSON.Member, in members: inout [JSON.Member]) {
+    let name = member.name
+    if repeated.count < JSON.Reading.mostRepeated, !repeated.contains(name) { repeated.append(name) }
+    if let index = members.firstIndex(where: { $0.name == name }) { members[index] = member }
   }
 
   private mutating func number() throws(JSONError) -> String {
@@ -319,15 +243,18 @@ private struct JSONParser {
   private mutating func scalar(escapedAt start: Int) throws(JSONError) -> Unicode.Scalar {
     let high = try fourHexDigits()
     if let scalar = Unicode.Scalar(high) { return scalar }
-    guard high < 0xDC00, index + 1 < bytes.count, bytes[index] == UInt8(ascii: "\\"),
+    let behind = index
+    if UTF16.isLeadSurrogate(high), index + 1 < bytes.count, bytes[index] == UInt8(ascii: "\\"),
       bytes[index + 1] == UInt8(ascii: "u")
-    else { throw JSONError("lone surrogate", at: start) }
-    index += 2
-    let low = try fourHexDigits()
-    guard (0xDC00...0xDFFF).contains(low),
-      let scalar = Unicode.Scalar(0x10000 + (UInt32(high) - 0xD800) << 10 + (UInt32(low) - 0xDC00))
-    else { throw JSONError("lone surrogate", at: start) }
-    return scalar
+    {
+      index += 2
+      let low = try fourHexDigits()
+      let value = 0x10000 + (UInt32(high) & 0x3FF) << 10 + UInt32(low) & 0x3FF
+      if UTF16.isTrailSurrogate(low), let scalar = Unicode.Scalar(value) { return scalar }
+    }
+    guard options.repairsText else { throw JSONError("lone surrogate", at: start) }
+    index = behind
+    return "\u{FFFD}"
   }
 
   private mutating func fourHexDigits() throws(JSONError) -> UInt16 {

@@ -46,7 +46,7 @@ extension ParamsError {
 }
 
 /// The raw values of a closed set of strings; nil for any other type.
-func stringCases(of type: Any.Type) -> [String]? {
+package func stringCases(of type: Any.Type) -> [String]? {
   func rawValues<C: CaseIterable>(_: C.Type) -> [String]? {
     let cases = C.allCases.map { ($0 as? any RawRepresentable)?.rawValue as? String }
     return cases.isEmpty || cases.contains(nil) ? nil : cases.compactMap(\.self)
@@ -60,6 +60,16 @@ private struct Index: CodingKey {
   init(_ index: Int) { intValue = index }
   init?(intValue: Int) { self.intValue = intValue }
   init?(stringValue: String) { nil }
+}
+
+extension JSON: Decodable {
+  /// From a ``JSON`` only: another decoder loses the digits of numbers.
+  public init(from decoder: any Decoder) throws {
+    guard let decoding = decoder as? JSONDecoding else {
+      throw DecodingError.dataCorrupted(.init(codingPath: decoder.codingPath, debugDescription: "not from JSON"))
+    }
+    self = decoding.value
+  }
 }
 
 /// Decodes a ``JSON`` without a detour through bytes: integers stay integers, and each error names its path.

@@ -1,0 +1,1 @@
+../../../../Sources/Clients/BrokerAPI/JSON.swift
