@@ -77,7 +77,7 @@ let layers = [
     "PostgreSQLStore", "SQLite", "SQLiteStore", "StoreRows", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket",
     "UserPages",
   ],
-  "Core": ["Broker", "Grants", "OAuth", "Providers", "Sealing"],
+  "Core": ["Broker", "Grants", "OAuth", "Principals", "Providers", "Sealing"],
   "Clients": [
     "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "JSON", "PlainText",
     "ProviderTemplates", "QRCodes",
@@ -111,18 +111,21 @@ let package = Package(
     room("OAuth", ["JSON", "PlainText", crypto, cryptoExtras]),
     fastRoom("Grants", ["OAuth", crypto]),
     fastRoom("BrokerAPI", ["JSON"]),
+    fastRoom("Principals", ["BrokerAPI"]),
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
-    fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
+    fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", "Principals", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
-    fastRoom("Listening", ["BrokerAPI", nioCore, logging]),
+    fastRoom("Listening", ["BrokerAPI", "Principals", nioCore, logging]),
     .target(name: "ProviderTemplates", swiftSettings: small),
     .target(name: "QRCodes", swiftSettings: small),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
     room("Platform", ["CLinux"]),
-    fastRoom("Callers", ["BrokerAPI", "CLinux"]),
-    fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
+    fastRoom("Callers", ["BrokerAPI", "CLinux", "Principals"]),
+    fastRoom(
+      "UnixSocket",
+      ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", "Principals", nioCore, nioPosix, logging]),
     fastRoom(
       "HTTPTransport",
       [
@@ -131,22 +134,22 @@ let package = Package(
       ]),
     room("Pages", ["PlainText"]),
     room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
-    fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
+    fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", "Principals", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
       "Loopback",
       [
         "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "Listening",
-        "OAuth",
+        "OAuth", "Principals",
         nioCore, nioHTTP1,
       ]),
     room(
       "UserPages",
       [
         "Broker", "BrokerAPI", "CredentialHelpers", "HTTPServer", "Listening", "Loopback", "OAuth", "Pages",
-        "PlainText", "ProviderTemplates", "QRCodes", nioCore,
+        "PlainText", "Principals", "ProviderTemplates", "QRCodes", nioCore,
         nioHTTP1,
       ]),
-    room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
+    room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", "Principals", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "PlainText", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     fastRoom("Sealing", ["OAuth", crypto, cryptoExtras]),
@@ -159,7 +162,8 @@ let package = Package(
     room("SystemEvents", ["CLinux", "CSystemd", "Platform"]),
     // The name Configuration is another package's.
     .target(
-      name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],
+      name: "GrantdConfiguration",
+      dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Principals", "Providers"],
       path: "Sources/Edges/Configuration", swiftSettings: small),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
@@ -176,7 +180,8 @@ let package = Package(
       name: "grantd",
       dependencies: [
         "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
-        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "PostgreSQLStore", "Providers", "Sealing",
+        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "PostgreSQLStore", "Principals",
+        "Providers", "Sealing",
         "SQLiteStore",
         "SystemEvents", "Systemd",
         "TokenFiles", "UnixSocket", "UserPages", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore,
@@ -186,7 +191,7 @@ let package = Package(
       name: "grantctl",
       dependencies: [
         "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CAbsent", "Callers", "CLinux",
-        "CredentialHelpers", "PlainText", "Platform", "ProviderTemplates", "QRCodes", argumentParser,
+        "CredentialHelpers", "PlainText", "Platform", "Principals", "ProviderTemplates", "QRCodes", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
     // Installed as grantctl (decision 50).
     staticProgram("grantctl-front", ["BrokerSocket"]),
@@ -206,9 +211,10 @@ let package = Package(
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("CredentialHelpersTests", ["CredentialHelpers", "BrokerAPI"]),
-    tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth"]),
+    tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals"]),
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
-    tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
+    tests(
+      "BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "TestSupport", logging]),
     tests(
       "HTTPTransportTests",
       ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
@@ -217,12 +223,15 @@ let package = Package(
     tests("PlatformTests", ["Platform"]),
     tests("CallersTests", ["Callers"]),
     tests(
-      "HTTPServerTests", ["HTTPServer", "Listening", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
-    tests("LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "Listening", "OAuth", nioCore, nioHTTP1]),
+      "HTTPServerTests",
+      ["HTTPServer", "Listening", "Principals", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
+    tests(
+      "LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "Listening", "OAuth", "Principals", nioCore, nioHTTP1]),
     tests(
       "UnixSocketTests",
       [
-        "UnixSocket", "AsyncClient", "BlockingClient", "BrokerSocket", "Callers", "TestSupport", "BrokerAPI", "CLinux",
+        "Principals", "UnixSocket", "AsyncClient", "BlockingClient", "BrokerSocket", "Callers", "TestSupport",
+        "BrokerAPI", "CLinux",
         "Listening", nioCore, nioPosix, logging,
       ]),
     tests("SealingTests", ["Sealing", "OAuth"]),
@@ -230,6 +239,7 @@ let package = Package(
       "SQLiteStoreTests",
       [
         "SQLite", "SQLiteStore", "StoreRows", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth",
+        "Principals",
         "store-fixture",
       ]),
     .executableTarget(
@@ -239,7 +249,8 @@ let package = Package(
     .executableTarget(
       name: "grantd-simulate",
       dependencies: [
-        "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "Sealing", "SQLiteStore", logging,
+        "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Sealing", "SQLiteStore",
+        logging,
       ],
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests(
@@ -261,12 +272,14 @@ let package = Package(
       name: "events-fixture", dependencies: ["SystemEvents"], path: "Tests/Support/EventsFixture",
       swiftSettings: settings),
     tests(
-      "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto]),
+      "ConfigurationTests",
+      ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", crypto]),
     tests(
       "GrantctlTests",
       [
         "grantctl", "grantctl-front", "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket",
-        "CredentialHelpers", "PlainText", "Platform", "ProviderTemplates", "QRCodes", "UnixSocket",
+        "CredentialHelpers", "PlainText", "Platform", "Principals", "ProviderTemplates", "QRCodes",
+        "UnixSocket",
         argumentParser,
         nioCore,
         nioPosix, logging,
@@ -300,7 +313,8 @@ let package = Package(
 // optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
-    "JSON", "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "Callers", "UnixSocket", "HTTPServer",
+    "JSON", "OAuth", "Grants", "BrokerAPI", "Principals", "Broker", "Providers", "Listening", "Callers", "UnixSocket",
+    "HTTPServer",
     "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
@@ -320,18 +334,20 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("OAuth", fuzzed("JSON") + ["PlainText", crypto, cryptoExtras]),
     twin("Grants", fuzzed("OAuth") + [crypto]),
     twin("BrokerAPI", fuzzed("JSON")),
-    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
+    twin("Principals", fuzzed("BrokerAPI")),
+    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth", "Principals") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
-    twin("Listening", fuzzed("BrokerAPI") + [nioCore, logging]),
-    twin("Callers", fuzzed("BrokerAPI") + ["CLinux"]),
+    twin("Listening", fuzzed("BrokerAPI", "Principals") + [nioCore, logging]),
+    twin("Callers", fuzzed("BrokerAPI", "Principals") + ["CLinux"]),
     twin(
       "UnixSocket",
-      fuzzed("BrokerAPI", "Callers", "Listening") + ["CLinux", "Platform", nioCore, nioPosix, logging]),
-    twin("HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening") + [nioCore, nioPosix, nioHTTP1, logging]),
+      fuzzed("BrokerAPI", "Callers", "Listening", "Principals") + ["CLinux", "Platform", nioCore, nioPosix, logging]),
+    twin(
+      "HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening", "Principals") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
-      "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
+      "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers") + ["CToml"],
       folder: "Configuration"),
     twin("CredentialHelpers", fuzzed("BrokerAPI")),
     twin("grantctl", ["PlainText", "ProviderTemplates", "QRCodes"]),

@@ -2,6 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import BrokerSocket
 import Glibc
+import Principals
 import TestSupport
 import Testing
 import UnixSocket

@@ -2,6 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import Foundation
 import Logging
+import Principals
 import Synchronization
 import UnixSocket
 

@@ -1,9 +1,9 @@
-import BrokerAPI
 import Glibc
 import Logging
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -152,6 +152,38 @@ struct JSONTests {
     }
   }
 
+  @Test("a repeated name costs no search through the object")
+  func manyRepetitions() throws {
+    let count = 20_000
+    let names = (0..<count).map { "\"n\($0)\":0" }.joined(separator: ",")
+    let last = Array(repeating: "\"n\(count - 1)\":1", count: count).joined(separator: ",")
+    let first = Array(repeating: "\"n0\":1", count: count).joined(separator: ",")
+    var options = JSON.Options()
+    options.repeated = .last
+    let texts = [first, last].map { Array("{\(names),\($0)}".utf8) }
+    var times: [Duration] = []
+    for text in texts {
+      times.append(
+        try (0..<3).map { _ in
+          try ContinuousClock().measure {
+            let value = try JSON.read(text, options).outcome.get()
+            #expect(value.members?.count == count)
+          }
+        }.min() ?? .zero)
+    }
+    // A search would take 20,000 times longer to the last name than to the first.
+    #expect(times[1] < times[0] * 20, "\(times)")
+  }
+
+  @Test("many members are written without a search for each")
+  func manyMembers() throws {
+    func time(_ count: Int) -> Duration {
+      let members = Dictionary(uniqueKeysWithValues: (0..<count).map { ("n\($0)", $0) })
+      return (0..<3).map { _ in ContinuousClock().measure { _ = JSON(encoding: members) } }.min() ?? .zero
+    }
+    #expect(time(32_000) < time(2000) * 64)
+  }
+
   @Test("sorted names give equal bytes")
   func sorting() throws {
     let (one, two) = (

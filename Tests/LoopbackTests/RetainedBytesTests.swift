@@ -1,6 +1,7 @@
 import BrokerAPI
 import Listening
 import NIOCore
+import Principals
 import Testing
 
 @testable import HTTPServer

@@ -1,6 +1,7 @@
 import BrokerAPI
 import HTTPServer
 import NIOCore
+import Principals
 import Testing
 
 @testable import Loopback

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 import Synchronization
 
 /// A broker that does what the request's method name says.

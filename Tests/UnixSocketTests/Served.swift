@@ -4,6 +4,7 @@ import Glibc
 import Logging
 import NIOCore
 import NIOPosix
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -33,6 +33,8 @@ private final class EncodingNode: Encoder, SingleValueEncodingContainer {
   /// Beside its members and elements, which grow in place.
   private var form = Form.object
   private var members: [(name: String, node: EncodingNode)] = []
+  /// The positions of ``members`` by name, if they are many.
+  private var positions: [String: Int] = [:]
   private var elements: [EncodingNode] = []
   let codingPath: [any CodingKey] = []
   var userInfo: [CodingUserInfoKey: Any] { [:] }
@@ -50,10 +52,20 @@ private final class EncodingNode: Encoder, SingleValueEncodingContainer {
   /// A member of that name that there was is replaced.
   func member(_ name: String) -> EncodingNode {
     form = .object
-    if let index = members.firstIndex(where: { $0.name == name }) { members.remove(at: index) }
     let node = EncodingNode()
-    members.append((name, node))
+    if let position = position(of: name) {
+      members[position].node = node
+    } else {
+      if members.count >= MemberNames.few { positions[name] = members.count }
+      members.append((name, node))
+    }
     return node
+  }
+
+  private func position(of name: String) -> Int? {
+    guard members.count >= MemberNames.few else { return members.firstIndex { $0.name == name } }
+    if positions.isEmpty { for (index, member) in members.enumerated() { positions[member.name] = index } }
+    return positions[name]
   }
 
   func element() -> EncodingNode {

@@ -1,34 +1,3 @@
-/// The names of one object.
-private struct Names {
-  /// Up to here a comparison with each takes less time than hashing.
-  private static let few = 16
-
-  private let byBytes: Bool
-  private var bytes: Set<[UInt8]> = []
-  private var texts: Set<String> = []
-
-  init(_ repeated: JSON.Options.Repeated) { byBytes = repeated == .refusedByBytes }
-
-  /// - Parameter members: of the names before it.
-  /// - Returns: whether it is a new one.
-  mutating func insert(_ name: String, behind members: [JSON.Member]) -> Bool {
-    if members.count < Self.few {
-      return !members.contains { byBytes ? isSame($0.name, name) : $0.name == name }
-    }
-    if byBytes {
-      if bytes.isEmpty { bytes = Set(members.map { Array($0.name.utf8) }) }
-      return bytes.insert(Array(name.utf8)).inserted
-    }
-    if texts.isEmpty { texts = Set(members.map(\.name)) }
-    return texts.insert(name).inserted
-  }
-
-  /// Swift's String would take canonical equivalents for equal.
-  private func isSame(_ one: String, _ other: String) -> Bool {
-    one.utf8.count == other.utf8.count && one.utf8.elementsEqual(other.utf8)
-  }
-}
-
 /// Recursive descent; the depth limit bounds the stack.
 struct JSONParser {
   private let bytes: UnsafeBufferPointer<UInt8>
@@ -135,7 +104,7 @@ struct JSONParser {
   private mutating func object() throws(JSONError) -> JSON {
     index += 1
     var members: [JSON.Member] = []
-    var names = Names(options.repeated)
+    var names = MemberNames(options.repeated)
     skipSpace()
     if current == UInt8(ascii: "}") {
       index += 1
@@ -146,14 +115,19 @@ struct JSONParser {
       let start = index
       guard current == UInt8(ascii: "\"") else { throw unexpected("a member's name") }
       let name = try string()
-      let isRepeated = !names.insert(name, behind: members)
-      guard !isRepeated || options.repeated == .last else { throw JSONError("the same member twice", at: start) }
+      let same = names.insert(name, behind: members)
+      guard same == nil || options.repeated == .last else { throw JSONError("the same member twice", at: start) }
       skipSpace()
       guard current == UInt8(ascii: ":") else { throw unexpected("':'") }
       index += 1
       skipSpace()
       let member = JSON.Member(name: name, value: try value())
-      if isRepeated { replace(member, in: &members) } else { members.append(member) }
+      if let same {
+        members[same] = member
+        note(repeated: name)
+      } else {
+        members.append(member)
+      }
       skipSpace()
       switch current {
       case UInt8(ascii: ","): index += 1
@@ -165,10 +139,8 @@ struct JSONParser {
     }
   }
 
-  private mutating func replace(_ member: JSON.Member, in members: inout [JSON.Member]) {
-    let name = member.name
+  private mutating func note(repeated name: String) {
     if repeated.count < JSON.Reading.mostRepeated, !repeated.contains(name) { repeated.append(name) }
-    if let index = members.firstIndex(where: { $0.name == name }) { members[index] = member }
   }
 
   private mutating func number() throws(JSONError) -> String {

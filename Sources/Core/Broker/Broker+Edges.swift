@@ -2,6 +2,7 @@ public import BrokerAPI
 public import FoundationEssentials
 import Grants
 import Logging
+public import Principals
 
 // What the edges ask of the broker, beside the socket's methods.
 extension Broker {

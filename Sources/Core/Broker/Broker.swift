@@ -35,7 +35,8 @@ public final class Broker {
   nonisolated let reloading: Reloading
   nonisolated let auditReader: AuditReader
   nonisolated let audit: AuditLog
-  nonisolated let requests = RequestTally()
+  nonisolated let requests: RequestTally
+  nonisolated let door: Door
   nonisolated let entrance = Entrance()
   nonisolated let views: Views
   nonisolated let accountViews: AccountViews
@@ -64,6 +65,8 @@ public final class Broker {
     let cache = TokenCache(inForce, trail: trail, uptime: surroundings.uptime)
     cache.configure(configuration.refresh)
     audit = AuditLog(trail, cache, now: surroundings.now, logger)
+    requests = RequestTally()
+    door = Door(authorizer: authorizer, audit: audit, requests: requests)
     auditReader = AuditReader(audit, authorizer: authorizer)
     journal = Journal(store, runtime)
     providers = ProviderDirectory(
@@ -103,7 +106,7 @@ public final class Broker {
       calls: calls)
     tokens.verifies { [calls] account, deadline in await calls.isAlive(account, until: deadline) }
     credentials = CredentialOffers(
-      runtime, tokens: tokens, authorizer: authorizer, audit: audit, requests: requests, configuration.credentials)
+      runtime, tokens: tokens, door: door, configuration.credentials)
     files = FileReleases(
       runtime, accounts: accounts, journal: journal, tokens: tokens, authorizer: authorizer, audit: audit,
       requests: requests, disk: tokenFiles)

@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// The configuration in force, and what takes its place: read and checked whole before anything changes.
 @BrokerActor

@@ -1,6 +1,6 @@
-public import BrokerAPI
 import CLinux
 import Glibc
+public import Principals
 
 extension Caller {
   /// It names all groups: the kernel allows 65,536.

@@ -1,6 +1,6 @@
-package import BrokerAPI
 import CLinux
 import Glibc
+package import Principals
 
 /// The socket at the other end of a TCP connection within this machine, as the kernel reports it (NETLINK_SOCK_DIAG).
 package struct LoopbackPeer: Sendable, Hashable {

@@ -1,6 +1,6 @@
-package import BrokerAPI
 package import CLinux
 import Glibc
+package import Principals
 
 /// The process at the other end, as the kernel recorded it at connect(2).
 package struct Peer: ~Copyable {

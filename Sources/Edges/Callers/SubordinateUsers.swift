@@ -1,5 +1,5 @@
-import BrokerAPI
 import Glibc
+import Principals
 import Synchronization
 
 /// The owners of subordinate user ids (subuid(5)). Only this machine's files are read: a name server that hangs must

@@ -1,7 +1,8 @@
-public import BrokerAPI
+import BrokerAPI
 public import Logging
 public import NIOCore
 public import NIOHTTP1
+public import Principals
 
 /// The meaning of a server's requests, and their permitted clients.
 public protocol HTTPApplication: Sendable {

@@ -1,4 +1,4 @@
-public import BrokerAPI
+public import Principals
 
 /// On whose account the socket counts something.
 public struct Share: Hashable, Sendable {

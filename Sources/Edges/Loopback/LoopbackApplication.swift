@@ -5,6 +5,7 @@ public import HTTPTransport
 public import NIOCore
 import NIOHTTP1
 public import OAuth
+public import Principals
 import Synchronization
 
 /// The HTTP interface for programs that speak nothing else: a token endpoint (RFC 6749 §3.2), requests to a provider's
@@ -173,10 +174,12 @@ public final class HTTPSession: Session {
 
   deinit { decided() }
 
-  /// Has the broker answer the request in its turn.
-  public func answer(_ request: RPCRequest, by broker: any LoopbackBroker) async -> Result<JSON, RPCError> {
+  /// Has the broker perform the method when it is the caller's turn.
+  public func perform<M: RPCMethod>(
+    _ method: M.Type, _ params: M.Params, by broker: any LoopbackBroker
+  ) async -> Result<M.Result, RPCError> {
     if let error = await enter(broker.entrance) { return .failure(error) }
-    return await broker.respond(to: request, session: self)
+    return await broker.perform(method, params, by: self)
   }
 
   /// Returns when the request may be decided, with an error if too many wait. Of a client that hung up none is.

@@ -1,8 +1,8 @@
 import Broker
-public import BrokerAPI
 public import HTTPServer
 import NIOCore
 import NIOHTTP1
+public import Principals
 
 /// The metrics over HTTP, for a scraper on this machine: only `GET /metrics`.
 public struct MetricsApplication: CallerApplication {

@@ -5,6 +5,7 @@ import Loopback
 import NIOHTTP1
 import OAuth
 import Pages
+import Principals
 
 /// One request of a session: its parameters, and the methods of the socket that answer it.
 struct Ask: Sendable {
@@ -36,16 +37,7 @@ struct Ask: Sendable {
 
   /// Calls a method in the name of the user, by the same rules and with the same records as on the socket.
   func call<M: RPCMethod>(_ method: M.Type, _ params: M.Params) async -> Result<M.Result, RPCError> {
-    let session = HTTPSession(principal, exchange)
-    let request = RPCRequest(method: M.name, params: JSON(encoding: params), isNotification: false)
-    switch await session.answer(request, by: pages.broker) {
-    case .failure(let error): return .failure(error)
-    case .success(let json):
-      guard let result = try? json.decode(M.Result.self) else {
-        return .failure(RPCError(.temporarilyUnavailable, "the broker's answer to \(M.name) cannot be read"))
-      }
-      return .success(result)
-    }
+    await HTTPSession(principal, exchange).perform(method, params, by: pages.broker)
   }
 
   func reply() async -> HTTPReply {

@@ -4,6 +4,7 @@ import HTTPServer
 import Loopback
 import NIOCore
 import NIOHTTP1
+import Principals
 import Synchronization
 
 /// Server-sent events (HTML §9.2) for one open page: the subscription of `events.subscribe`, without its contents. The page
@@ -34,11 +35,10 @@ final class LiveEvents: Session {
     pages.began(self)
     exchange.onEnd { [self] in pages.ended(self) }
     Task { [self] in
-      let request = RPCRequest(method: EventsSubscribe.name, params: nil, isNotification: false)
       let session = HTTPSession(principal, exchange)
       if await session.enter(pages.broker.entrance) != nil { return refuse() }
       defer { session.decided() }
-      switch await pages.broker.respond(to: request, session: self) {
+      switch await pages.broker.perform(EventsSubscribe.self, .init(), by: self) {
       case .success: start()
       case .failure: refuse()
       }

@@ -1,8 +1,8 @@
-import BrokerAPI
 import HTTPServer
 import NIOCore
 import NIOHTTP1
 import Pages
+import Principals
 
 /// The requests of one connection of a browser.
 final class PageConversation: HTTPConversation {

@@ -2,6 +2,7 @@ public import Broker
 public import BrokerAPI
 public import HTTPServer
 import OAuth
+public import Principals
 import Synchronization
 
 /// The web page of each user: an adapter of the socket's methods. Every view calls them in the name of the user that the

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 import Synchronization
 import Testing
 

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Logging
+import Principals
 import TestSupport
 import Testing
 

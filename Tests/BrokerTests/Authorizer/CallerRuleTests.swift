@@ -1,6 +1,7 @@
 import BrokerAPI
 import Foundation
 import Grants
+import Principals
 import Testing
 
 @testable import Broker

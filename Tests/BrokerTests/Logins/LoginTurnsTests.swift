@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import Principals
 import Testing
 
 @testable import Broker

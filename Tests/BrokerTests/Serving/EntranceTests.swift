@@ -1,4 +1,4 @@
-import BrokerAPI
+import Principals
 import Synchronization
 import Testing
 

@@ -3,6 +3,7 @@ import Foundation
 import Grants
 import Logging
 import OAuth
+import Principals
 import Providers
 import Synchronization
 

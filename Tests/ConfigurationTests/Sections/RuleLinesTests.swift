@@ -1,6 +1,7 @@
 import Broker
 import BrokerAPI
 import Foundation
+import Principals
 import Testing
 
 @testable import GrantdConfiguration

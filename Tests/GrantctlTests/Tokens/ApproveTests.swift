@@ -1,6 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 import Platform
+import Principals
 import Synchronization
 import TestSupport
 import Testing

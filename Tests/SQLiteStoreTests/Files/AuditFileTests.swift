@@ -2,6 +2,7 @@ import Broker
 import BrokerAPI
 import Foundation
 import OAuth
+import Principals
 import SQLite
 import SQLiteStore
 import Testing

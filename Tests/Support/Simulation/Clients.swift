@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 
 /// A connection to the socket.
 final class Client: Session {

@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 
 /// The invariants that hold at every moment.
 enum Invariant: String {

@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 
 // The events of the machine.
 extension World {

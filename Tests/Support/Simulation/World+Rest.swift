@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 
 // The end of a run: all faults have ended, and every account must reach a correct state.
 extension World {

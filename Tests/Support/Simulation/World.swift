@@ -4,6 +4,7 @@ import Foundation
 import Grants
 import Logging
 import OAuth
+import Principals
 import Providers
 import SQLiteStore
 import Sealing

@@ -1,5 +1,5 @@
-import BrokerAPI
 import Listening
+import Principals
 import Testing
 
 @testable import UnixSocket

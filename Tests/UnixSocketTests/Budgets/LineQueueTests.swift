@@ -1,5 +1,6 @@
 import BrokerAPI
 import Glibc
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Foundation
 import Glibc
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -1,5 +1,5 @@
-import BrokerAPI
 import Foundation
+import Principals
 import Testing
 
 @testable import Callers

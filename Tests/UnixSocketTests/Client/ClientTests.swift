@@ -3,6 +3,7 @@ import BrokerAPI
 import BrokerSocket
 import Foundation
 import Glibc
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -2,6 +2,7 @@ import BrokerAPI
 import CLinux
 import Glibc
 import NIOCore
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Glibc
 import NIOCore
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 import Testing
 
 @testable import UnixSocket

@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import Logging
 import NIOPosix
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -3,6 +3,7 @@ import CLinux
 import Foundation
 import Glibc
 import NIOCore
+import Principals
 import Synchronization
 import TestSupport
 import Testing

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// Finds out whose an imported grant is.
 @BrokerActor

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// A challenge of a server that only a login can answer: scopes that were not granted (RFC 6750 §3.1), or a newer or
 /// stronger authentication (RFC 9470 §3).

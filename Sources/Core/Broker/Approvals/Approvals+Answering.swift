@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // Waiting releases: the callers that see them, and the answers.
 extension Approvals {
@@ -124,27 +125,27 @@ extension Approvals {
 extension ReleaseList: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.approvals.releaseList(for: call.caller)
+    broker.approvals.releaseList(for: call.caller)
   }
 }
 
 extension ReleaseApprove: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(approved: try await broker.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
+    .init(approved: try broker.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
   }
 }
 
 extension ReleaseRevoke: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(revoked: await broker.approvals.revoke(call.params.id, caller: call.caller))
+    .init(revoked: broker.approvals.revoke(call.params.id, caller: call.caller))
   }
 }
 
 extension ReleaseDeny: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(denied: try await broker.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
+    .init(denied: try broker.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
   }
 }

@@ -2,6 +2,7 @@ import BrokerAPI
 import FoundationEssentials
 import Grants
 import OAuth
+import Principals
 
 // Rules with `confirm`: a release waits for a user's approval. Other requests do not wait with it.
 extension Approvals {

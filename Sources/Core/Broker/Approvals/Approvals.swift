@@ -1,6 +1,6 @@
-import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// Releases that wait for approval, and approvals for a time.
 @BrokerActor

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 
 /// Token releases that wait for approval, and approvals for a time. Only in memory; times are since boot, which no user
 /// can set.

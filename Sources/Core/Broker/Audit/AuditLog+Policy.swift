@@ -1,5 +1,6 @@
 import BrokerAPI
 import Logging
+import Principals
 
 // The audit records of the policy: what became active, when, and by which caller.
 extension AuditLog {

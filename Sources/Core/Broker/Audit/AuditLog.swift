@@ -2,6 +2,7 @@ public import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// What goes into the audit trail, and who may read it.
 final class AuditLog: Sendable {
@@ -63,8 +64,10 @@ final class AuditLog: Sendable {
   }
 
   /// A method ended. Refusals of any method are recorded; ``auditAction(of:)`` selects the rest.
+  ///
+  /// - Parameter name: in the record.
   func ended<M: RPCMethod>(
-    _ method: M.Type, account: String?, _ caller: Caller, _ access: Access = M.access, rule: String?,
+    _ method: M.Type, as name: String, account: String?, _ caller: Caller, _ access: Access, rule: String?,
     _ result: Result<M.Result, RPCError>, detail: String? = nil
   ) {
     let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
@@ -72,7 +75,7 @@ final class AuditLog: Sendable {
     switch result {
     case .success(let value):
       guard let action, M.name != BrokerReload.name else { return }
-      var entry = AuditEntry(action: action, method: M.name, account: account, who: who)
+      var entry = AuditEntry(action: action, method: name, account: account, who: who)
       if let token = value as? any Releasing {
         entry.provider = token.releasedProvider
         entry.scopes = token.releasedScopes
@@ -87,7 +90,7 @@ final class AuditLog: Sendable {
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
       var entry = AuditEntry(
-        action: action ?? Self.refusalAction(of: method), method: M.name,
+        action: action ?? Self.refusalAction(of: method), method: name,
         account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
         who: who,
         result: reason.rawValue)

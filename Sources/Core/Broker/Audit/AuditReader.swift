@@ -1,5 +1,6 @@
 import BrokerAPI
 import OAuth
+import Principals
 
 /// `audit.list`: who may read which records of the trail.
 @BrokerActor

@@ -1,5 +1,6 @@
 public import BrokerAPI
 public import OAuth
+public import Principals
 
 /// The action, its account, its caller and its result. The same action by the same caller is counted in one record.
 public struct AuditEntry: Sendable, Hashable {

@@ -1,5 +1,6 @@
-public import BrokerAPI
+import BrokerAPI
 import DequeModule
+public import Principals
 
 /// The user whose refusals, or whose other records, have a share together. A user chooses control groups, executables and
 /// subordinate user ids, and may have several units, so none of these has a separate share.

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // The effect of a rule's cap on scopes.
 extension Authorizer {

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // The reason for a decision.
 extension Authorizer {
@@ -86,7 +87,7 @@ extension Authorizer {
 // MARK: Methods
 
 extension PolicyExplain: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+  nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.authorizer.explain(call.params, caller: call.caller)
   }
 }

@@ -29,7 +29,8 @@ extension PolicyRules.Rule {
 
 extension PolicyRules: Served {
   static var subject: Subject<Params> { .account { $0.account } }
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+  // Long rules and documents delay no other caller.
+  nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.authorizer.rules(of: call.params.account)
   }
 }

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// Rights and rates of callers: the active policy, and each caller's remaining requests.
 final class Authorizer: Sendable {

@@ -1,4 +1,4 @@
-import BrokerAPI
+import Principals
 import Synchronization
 
 /// How much each caller may ask of the broker. Tokens from memory cost nothing here: the socket serves them in turn.

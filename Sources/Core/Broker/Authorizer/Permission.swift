@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 import Synchronization
 
 /// The policy's decision for one request, made once (decision 28). It is made again only if the policy has changed:

@@ -1,4 +1,5 @@
 public import BrokerAPI
+public import Principals
 
 /// Caller → accounts and access. No rule, no access; root may do all in a system instance, the owner in a user one.
 public struct Policy: Sendable, Equatable {

@@ -1,4 +1,5 @@
 public import BrokerAPI
+import Principals
 
 /// Who may do what: the first half names the caller, as the kernel identified it; each thing that is named must hold.
 public struct Rule: Sendable, Equatable {

@@ -1,5 +1,6 @@
 public import BrokerAPI
 import Grants
+public import Principals
 
 extension Rule {
   /// The lines of a rule that allows the caller this and no more, for an admin to take over into the configuration.

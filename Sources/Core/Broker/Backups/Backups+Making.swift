@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // Copies of all grants for other machines: made, and returned in parts.
 extension Backups {
@@ -215,6 +216,6 @@ extension StoreBackup: Served {
 
 extension StoreBackupPart: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.backupPart(call.params, call.session)
+    try broker.backups.backupPart(call.params, call.session)
   }
 }

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // A backup comes back: sent in parts, looked at, and applied all at once.
 extension Backups {
@@ -288,13 +289,13 @@ extension Backups {
 
 extension StoreRestore: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.beginRestore(call.params, call.session)
+    try broker.backups.beginRestore(call.params, call.session)
   }
 }
 
 extension StoreRestorePart: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.restorePart(call.params, call.session)
+    try broker.backups.restorePart(call.params, call.session)
   }
 }
 

@@ -1,6 +1,6 @@
-import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// The state as admins copy it, bring it back and seal it under another key.
 @BrokerActor

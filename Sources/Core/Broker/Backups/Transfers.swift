@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 
 /// Backups on their way through the socket, in parts. Each belongs to the connection that began it, and is forgotten with
 /// that or after a while without a call.

@@ -2,6 +2,7 @@ import BrokerAPI
 import FoundationEssentials
 import Grants
 import OAuth
+import Principals
 
 // Calls to a provider's API for a caller, which never sees the token; and the user's sessions.
 extension AuthorizedCalls {

@@ -2,6 +2,7 @@ import BrokerAPI
 import FoundationEssentials
 import Grants
 import OAuth
+import Principals
 
 // Requests to a provider with an account's token.
 extension AuthorizedCalls {

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// Requests to a provider with an account's token, other than releases of the token.
 @BrokerActor

@@ -1,6 +1,7 @@
 import BrokerAPI
 import DequeModule
 import Grants
+import Principals
 
 /// Limits the requests that callers have sent to a provider at the same time. Each holder has a share of the places, and
 /// waiting holders take turns. A place is held until the request is over, even if its caller stops waiting before.

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 import Synchronization
 
 /// Credentials that units load from the broker (`LoadCredential=`).
@@ -8,21 +9,16 @@ import Synchronization
 final class CredentialOffers: Piece {
   let runtime: Runtime
   private let tokens: TokenRequests
-  private let authorizer: Authorizer
-  private let audit: AuditLog
-  private let requests: RequestTally
+  private let door: Door
   /// What there is, also for the loop that serves the socket.
   nonisolated private let offered: Mutex<UnitCredentials>
 
   init(
-    _ runtime: Runtime, tokens: TokenRequests, authorizer: Authorizer, audit: AuditLog, requests: RequestTally,
-    _ credentials: UnitCredentials
+    _ runtime: Runtime, tokens: TokenRequests, door: Door, _ credentials: UnitCredentials
   ) {
     self.runtime = runtime
     self.tokens = tokens
-    self.authorizer = authorizer
-    self.audit = audit
-    self.requests = requests
+    self.door = door
     offered = Mutex(credentials)
   }
 
@@ -36,57 +32,52 @@ final class CredentialOffers: Piece {
   /// verified; only privileged users can write the unit's file in a system instance. The policy still decides, as for
   /// any caller.
   func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
-    var account: String?
-    var kind: TokenKind?
-    do throws(RPCError) {
-      let (offer, permission) = try offer(request)
-      account = offer.account.rawValue
-      kind = offer.kind
-      let token = try await tokens.token(
-        .init(
-          account: offer.account.rawValue, kind: offer.kind, scopes: offer.scopes, resource: offer.resource,
-          audience: offer.audience,
-          min_ttl: offer.minimumTTL.map { $0 / .seconds(1) }, timeout: Self.credentialWait),
-        permission)
-      // A reload may have changed what there is while the unit waited.
-      guard try self.offer(request).offer == offer else {
-        throw RPCError(
-          .notPermitted, "[[credential]] \(request.id) was changed meanwhile", hint: "Start the unit again.")
-      }
-      guard let text = token.id_token ?? token.access_token ?? token.session_id, !text.isEmpty else {
-        throw RPCError(.providerError, "account \(offer.account) has an empty token")
-      }
-      // The system's manager is root's, a user's own is the user's.
-      tokens.noteHandout(
-        of: offer.account, token.generation, to: request.unit, isUsers: permission.caller.uid != 0)
-      answered(request, account: account, kind, .success(token))
-      return .success(SecretText(text))
-    } catch {
-      answered(request, account: account, kind, .failure(error))
+    let found: Result<UnitCredentials.Offer, RPCError>
+    do throws(RPCError) { found = .success(try offer(request)) } catch { found = .failure(error) }
+    let use = use(request, found)
+    switch found {
+    case .failure(let error):
+      door.refuse(use, error, request.caller)
       return .failure(error)
+    case .success: return await door.pass(use, by: StartingUnit(request)).map(\.text)
     }
   }
 
-  /// Called after each answer: the only place that counts and records them. The account as far as known, and the
-  /// released token, or the reason for none.
-  private func answered(
-    _ request: CredentialRequest, account: String?, _ kind: TokenKind?, _ result: Result<TokenGet.Result, RPCError>
-  ) {
-    var entry = AuditEntry(
-      action: kind == .idToken ? .idToken : .release, method: Self.credentialMethod, account: account,
-      who: .init(request.caller))
-    entry.detail = "\(request.id) for \(request.unit)"
-    switch result {
-    case .success(let token):
-      entry.scopes = token.scope
-      entry.generation = token.generation
-      entry.provider = token.provider
-      requests.answered(Self.credentialMethod, .success(.null))
-    case .failure(let error):
-      entry.result = (error.reason ?? .providerError).rawValue
-      requests.answered(Self.credentialMethod, .failure(error))
+  /// Not paced: the system's manager starts all units, and the socket limits the others.
+  private func use(
+    _ request: CredentialRequest, _ found: Result<UnitCredentials.Offer, RPCError>
+  ) -> Use<TokenGet, Issued> {
+    let params = found.map { offer in
+      TokenGet.Params(
+        account: offer.account.rawValue, kind: offer.kind, scopes: offer.scopes, resource: offer.resource,
+        audience: offer.audience, min_ttl: offer.minimumTTL.map { $0 / .seconds(1) }, timeout: Self.credentialWait)
     }
-    audit.note(entry, by: request.caller, isReal: account.map(audit.knows) ?? false)
+    return Use(
+      name: Self.credentialMethod, isPaced: false, detail: "\(request.id) for \(request.unit)",
+      params: { () throws(RPCError) in try params.get() },
+      work: { [self] call throws(RPCError) in
+        try door.authorizer.checkUnasked(call.permission, "a unit that starts")
+        let offer = try found.get()
+        let token = try await tokens.token(call.params, call.permission)
+        // A reload may have changed what there is while the unit waited.
+        guard try self.offer(request) == offer else {
+          throw RPCError(
+            .notPermitted, "[[credential]] \(request.id) was changed meanwhile", hint: "Start the unit again.")
+        }
+        try door.authorizer.checkUnasked(try door.authorizer.renewed(call.permission), "a unit that starts")
+        guard let text = token.id_token ?? token.access_token ?? token.session_id, !text.isEmpty else {
+          throw RPCError(.providerError, "account \(offer.account) has an empty token")
+        }
+        // The system's manager is root's, a user's own is the user's.
+        tokens.noteHandout(
+          of: offer.account, token.generation, to: request.unit, isUsers: call.caller.uid != 0)
+        return Issued(token: token, text: SecretText(text))
+      }, recorded: \.token)
+  }
+
+  private struct Issued: Sendable {
+    let token: TokenGet.Result
+    let text: SecretText
   }
 
   /// The socket refused a connection its credential. Called on its event loop, and does not block.
@@ -102,17 +93,15 @@ final class CredentialOffers: Piece {
     if let id = withheld.id, let unit = withheld.unit { detail = "\(id) for \(unit): \(detail)" }
     entry.detail = detail.printable(limit: Limit.auditDetail)
     // An unverified connection can invent its name, even that of an existing account.
-    let isReal = withheld.cause == .undelivered && account.map(audit.knows) ?? false
-    audit.note(entry, by: withheld.caller, isReal: isReal)
+    let isReal = withheld.cause == .undelivered && account.map(door.audit.knows) ?? false
+    door.audit.note(entry, by: withheld.caller, isReal: isReal)
   }
 
   /// The method name of a credential, for counts and records.
   nonisolated static let credentialMethod = "credential"
 
   /// The unit's value under this id.
-  private func offer(
-    _ request: CredentialRequest
-  ) throws(RPCError) -> (offer: UnitCredentials.Offer, permission: Permission) {
+  private func offer(_ request: CredentialRequest) throws(RPCError) -> UnitCredentials.Offer {
     let credentials = offered.withLock { $0 }
     guard let offer = credentials.offer(request.id) else { throw unknown(request, credentials) }
     if let units = offer.units, !units.contains(where: { wildcard($0, matches: request.unit) }) {
@@ -120,11 +109,7 @@ final class CredentialOffers: Piece {
         .notPermitted, "[[credential]] \(offer.id) is not for \(request.unit)",
         hint: "It is for \(units.joined(separator: ", ").prefix(256)). An admin can add the unit to its `units`.")
     }
-    let permission = try authorizer.authorize(
-      .unit(request.unit, manager: request.caller), TokenGet.access(of: offer.kind), TokenGet.name,
-      account: offer.account.rawValue)
-    try authorizer.checkUnasked(permission, "a unit that starts")
-    return (offer, permission)
+    return offer
   }
 
   private func unknown(_ request: CredentialRequest, _ credentials: UnitCredentials) -> RPCError {
@@ -137,4 +122,17 @@ final class CredentialOffers: Piece {
     }
     return RPCError(.unknownAccount, "there is no credential \(request.id)", hint: hint + ".")
   }
+}
+
+/// A unit that starts, as a caller: it gets one answer.
+private final class StartingUnit: Session {
+  let principal: Principal
+
+  init(_ request: CredentialRequest) { principal = .unit(request.unit, manager: request.caller) }
+
+  var caller: Caller { principal.caller }
+  var isReading: Bool { true }
+  func notify(method: String, params: JSON) -> Bool { false }
+  func holdOpen() {}
+  func onClose(_ action: @escaping @Sendable () -> Void) {}
 }

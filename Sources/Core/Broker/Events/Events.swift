@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import Principals
 
 /// A connection that asked for events.
 private struct Subscription {
@@ -111,6 +112,6 @@ final class Events {
 
 extension EventsSubscribe: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.runtime.events.subscribe(call.params, session: call.session)
+    try broker.runtime.events.subscribe(call.params, session: call.session)
   }
 }

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// `provider.check` for all callers: one check at a time per provider, with a minimum interval. Concurrent callers
 /// share its result.

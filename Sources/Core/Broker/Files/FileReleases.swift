@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// Token files: each is a release to its reader, under the same policy and in the same trail as one on the socket.
 @BrokerActor
@@ -283,7 +284,7 @@ final class FileReleases: Piece {
     entry.provider = token.provider
     entry.rule = permission.rule
     audit.note(entry, by: file.caller, isReal: true)
-    requests.answered(Self.method, .success(.null))
+    requests.answered(Self.method, .success(()))
     emit(
       Event(
         type: .fileWritten, at: now.seconds, account: file.account.rawValue, provider: token.provider,
@@ -297,7 +298,7 @@ final class FileReleases: Piece {
     entry.detail = file.name
     entry.result = (error.reason ?? .storeFailure).rawValue
     audit.note(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
-    requests.answered(Self.method, .failure(error))
+    requests.answered(Self.method, Result<Void, RPCError>.failure(error))
     logger.warning(
       "token file \(file.name) of account \(file.account): \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])
   }

@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// That no token is released: the hold of a system's broker, and the first step of the lock of a user's (decision 74).
 ///

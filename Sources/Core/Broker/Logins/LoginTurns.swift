@@ -1,4 +1,4 @@
-import BrokerAPI
+import Principals
 
 /// The order of logins if only one can wait at a time: refused holders form a queue, and after a login the first of
 /// them has a short time to start its own. So no user can reserve a provider by starting and cancelling logins, even

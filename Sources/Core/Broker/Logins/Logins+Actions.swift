@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // A login in which the user must do more than sign in. Each step is on disk.
 extension Logins {

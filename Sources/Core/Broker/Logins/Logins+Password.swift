@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 extension Logins {
   /// `login.password` (RFC 6749 §4.3): for providers that give tokens no other way, named in the configuration. Nothing is

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // Waiting logins: their end, cancellation, and visibility.
 extension Logins {
@@ -208,6 +209,6 @@ extension LoginCancel: Served {
 
 extension LoginList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.logins.loginList(caller: call.caller)
+    broker.logins.loginList(caller: call.caller)
   }
 }

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import Principals
 
 /// Tasks that wait for a grant, a login or a release to move. Each is woken once, and then looks again.
 @BrokerActor

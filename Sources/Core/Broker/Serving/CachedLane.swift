@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// The cached tokens of one connection. Its caller's decisions are kept until the token or the policy changes, so a
 /// request costs a name comparison, a clock reading and a count, without a lock.

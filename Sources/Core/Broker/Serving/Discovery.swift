@@ -19,7 +19,7 @@ final class Discovery: Sendable {
 }
 
 extension RPCDiscover: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+  nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     broker.discovery.document
   }
 }

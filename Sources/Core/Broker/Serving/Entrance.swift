@@ -1,4 +1,4 @@
-public import BrokerAPI
+public import Principals
 import Synchronization
 
 /// Requests that are being decided. A decision takes time from all callers, and tasks run in the order of their arrival:

@@ -2,6 +2,7 @@ import BrokerAPI
 import FoundationEssentials
 import Grants
 import OAuth
+import Principals
 
 /// Requests of one connection that need no decision on the broker's actor. The token and the address of the previous request
 /// are reused until the token, the provider's settings or the policy change; the rules are evaluated for each request. All
@@ -105,7 +106,7 @@ public final class ForwardLane {
   }
 
   private func record(_ account: String, _ known: Known, _ rule: String?) {
-    broker.requests.answered(RequestSend.name, .success(.null))
+    broker.requests.answered(RequestSend.name, .success(()))
     let trail = broker.cache.trail
     guard trail.policy.isEnabled, let action = AuditLog.auditAction(of: RequestSend.self) else { return }
     let now = broker.cache.uptime().milliseconds

@@ -1,11 +1,16 @@
 public import BrokerAPI
 import Grants
 public import OAuth
+public import Principals
 
 /// The broker's interface for programs that speak HTTP, in addition to the socket's methods.
 public protocol LoopbackBroker: Dispatcher {
   /// Where requests wait until they are decided.
   var entrance: Entrance { get }
+  /// Calls a method, by the same rules and with the same records as on the socket.
+  func perform<M: RPCMethod>(
+    _ method: M.Type, _ params: M.Params, by session: any Session
+  ) async -> Result<M.Result, RPCError>
   /// Whether the principal may have such tokens of the account, whether there is one or not.
   func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
@@ -45,43 +50,28 @@ extension Router: LoopbackBroker {
   public func authorize(
     _ forward: ForwardRequest, session: any Session
   ) async -> Result<AuthorizedRequest, RPCError> {
-    defer { session.decided() }
-    let who = AuditEntry.Who(session.caller)
-    if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
-      return .failure(broker.audit.tooOften(RequestSend.name, session.caller, wait: wait))
-    }
-    var names: String?
-    do throws(RPCError) {
-      // The account is not revealed to a caller without the right: destinations are checked after that.
-      let url: Result<String, RPCError>
-      do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
-      var request = broker.calls.apiRequest(
-        forward.method, (try? url.get()) ?? forward.target, of: forward.account)
-      if broker.authorizer.policy.readsMessages { request.content = forward.content }
-      names = request.callNames
-      let permission = try broker.authorizer.authorize(
-        session.principal, .use, RequestSend.name, account: forward.account, request: request)
-      session.decided()
-      let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())
-      let (params, cleared) = try await broker.approvals.clear(
-        RequestSend.self, asked, permission, session, body: forward.body)
-      let authorized = try await broker.calls.authorized(forward, params, cleared)
-      broker.audit.ended(
-        RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
-        .success(.init(status: 0, headers: [:])), detail: names)
-      broker.requests.answered(RequestSend.name, .success(.null))
-      // From now on the token is known on event loops, until it is another.
-      let account = authorized.basis.question.account
-      if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
-      authorized.basis.note(broker.cache.slot(of: account))
-      return .success(authorized)
-    } catch {
-      if error.reason == .notPermitted { broker.authorizer.rates.refused(who) }
-      broker.audit.ended(
-        RequestSend.self, account: forward.account, session.caller, rule: nil, .failure(error), detail: names)
-      broker.requests.answered(RequestSend.name, .failure(error))
-      return .failure(error)
-    }
+    let broker = broker
+    // The account is not revealed to a caller without the right: destinations are checked after the decision.
+    let url: Result<String, RPCError>
+    do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
+    let target = (try? url.get()) ?? forward.target
+    let content = broker.authorizer.policy.readsMessages ? forward.content : nil
+    let request = broker.calls.apiRequest(forward.method, target, of: forward.account).containing(content)
+    let params = RequestSend.Params(account: forward.account, method: forward.method, url: target)
+    let use = Use<RequestSend, AuthorizedRequest>(
+      params: { params }, request: { _ in request },
+      work: { call throws(RPCError) in
+        _ = try url.get()
+        let (params, permission) = try await broker.approvals.clear(
+          RequestSend.self, call.params, call.permission, session, body: forward.body)
+        let authorized = try await broker.calls.authorized(forward, params, permission)
+        // From now on the token is known on event loops, until it is another.
+        let account = authorized.basis.question.account
+        if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
+        authorized.basis.note(broker.cache.slot(of: account))
+        return authorized
+      }, recorded: { _ in .init(status: 0, headers: [:]) })
+    return await broker.door.pass(use, by: session)
   }
 
   public func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict {
@@ -90,5 +80,14 @@ extension Router: LoopbackBroker {
     } catch {
       return .refused(error)
     }
+  }
+}
+
+extension APIRequest {
+  /// The same with these messages.
+  fileprivate func containing(_ content: MCPContent?) -> APIRequest {
+    var request = self
+    request.content = content
+    return request
   }
 }

@@ -1,4 +1,5 @@
 public import BrokerAPI
+public import Principals
 import Synchronization
 
 /// Opens the web page of a user. The listener belongs to the composition root.

@@ -3,6 +3,7 @@ import DequeModule
 import FoundationEssentials
 import Grants
 import OAuth
+import Principals
 import Synchronization
 
 /// The tokens that can be released without asking the broker, each rendered once. Read on the socket's event loop: see

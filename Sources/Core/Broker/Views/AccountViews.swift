@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// Callers' views of accounts.
 @BrokerActor
@@ -97,6 +98,6 @@ extension AccountList: Served {
 extension AccountGet: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.accountViews.account(call.params)
+    try broker.accountViews.account(call.params)
   }
 }

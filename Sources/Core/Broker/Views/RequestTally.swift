@@ -18,7 +18,7 @@ final class RequestTally: Sendable {
   private let counts = Mutex<[Key: UInt64]>([:])
 
   /// - Parameter method: a method's name; nil: one that does not exist.
-  func answered(_ method: String?, _ result: Result<JSON, RPCError>) {
+  func answered<Value>(_ method: String?, _ result: Result<Value, RPCError>) {
     let label =
       switch result {
       case .success: Self.ok

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // Rows on disk that cannot be read, each with the commands that repair, replace or remove it.
 extension Views {

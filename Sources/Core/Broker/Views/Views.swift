@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 import Synchronization
 
 /// Callers' views of the whole broker.
@@ -222,7 +223,7 @@ final class Views: Piece {
 
 extension ProviderList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.views.providerList()
+    broker.views.providerList()
   }
 }
 
@@ -230,13 +231,13 @@ extension ProviderGet: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     var result = try await broker.views.provider(call.params)
     if let name = ProviderName(rawValue: call.params.provider),
-      let section = await broker.registrations.section(of: name)
+      let section = broker.registrations.section(of: name)
     {
       (result.section, result.section_files) = (section.keys, section.files)
       result.section_base = section.base?.rawValue
     }
-    if let name = ProviderName(rawValue: call.params.provider), let connection = await broker.providers[name] {
-      result.forward_path = await broker.resources.forwardPath(of: connection.provider)
+    if let name = ProviderName(rawValue: call.params.provider), let connection = broker.providers[name] {
+      result.forward_path = broker.resources.forwardPath(of: connection.provider)
     }
     return result
   }

@@ -8,6 +8,7 @@ extension JSON {
     var options = Options()
     options.bytes = 1 << 20
     options.depth = 32
+    options.values = 1 << 17
     options.repeated = .refused
     options.takesMark = true
     return options

@@ -2,6 +2,7 @@ import Broker
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// A credential as written.
 struct CredentialDraft {

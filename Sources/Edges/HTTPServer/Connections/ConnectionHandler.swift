@@ -1,9 +1,9 @@
-import BrokerAPI
 import Callers
 import Glibc
 import Listening
 import NIOCore
 import NIOHTTP1
+import Principals
 
 /// One connection: its requests, one after the other. Lives on its loop.
 final class ConnectionHandler: ChannelInboundHandler {

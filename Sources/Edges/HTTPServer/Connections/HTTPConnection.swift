@@ -1,8 +1,8 @@
-import BrokerAPI
 import Callers
 import Listening
 public import NIOCore
 import NIOPosix
+import Principals
 import Synchronization
 
 /// One connection, from accept to its end. Nothing is parsed before it has a slot (``begin(_:)``).

@@ -1,9 +1,9 @@
-import BrokerAPI
 import Callers
 import Listening
 import Logging
 import NIOCore
 import NIOPosix
+import Principals
 
 /// Places by holder. For a holder's next connection its longest idle one is closed; for another holder's one of the holder
 /// with the most: the longest idle one, else the one that has been sending a request for the longest time.

@@ -1,9 +1,9 @@
-import BrokerAPI
 import Callers
 import Listening
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Principals
 
 /// The connections that one event loop serves. Lives on it.
 final class ServedConnections {

@@ -1,6 +1,6 @@
-public import BrokerAPI
 public import NIOCore
 public import NIOHTTP1
+public import Principals
 import Synchronization
 
 /// One request and its answer. It may be answered at once from anywhere with ``reply(_:)``, or in parts on its event loop

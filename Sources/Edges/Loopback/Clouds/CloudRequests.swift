@@ -4,6 +4,7 @@ import Grants
 import HTTPServer
 import NIOCore
 import NIOHTTP1
+import Principals
 
 /// An account as a cloud's SDKs find it: container credentials of AWS, the metadata server of Google's virtual machines,
 /// managed identities of Azure. Of one connection, on its event loop.
@@ -83,19 +84,15 @@ final class CloudRequests {
   ) {
     let session = HTTPSession(principal, exchange)
     Task { [broker] in
-      let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: params), isNotification: false)
-      let answer = await session.answer(request, by: broker)
-      let outcome = answer.mapError { error in
+      let outcome = await session.perform(TokenGet.self, params, by: broker).mapError { error in
         // A caller without the right does not learn the account behind a cloud.
         error.reason != .notPermitted
           ? error
           : RPCError(
             .notPermitted, "no rule lets you use this [[cloud]]",
             hint: "Ask the administrator of this machine for a rule.")
-      }.flatMap { result in
-        guard let token = try? result.decode(TokenGet.Result.self),
-          token.id_token != nil || token.access_token != nil && token.token_type?.lowercased() == "bearer"
-        else {
+      }.flatMap { token in
+        guard token.id_token != nil || token.access_token != nil && token.token_type?.lowercased() == "bearer" else {
           return Result<TokenGet.Result, RPCError>.failure(
             RPCError(
               .unsupportedByProvider, "the tokens of this account are no Bearer tokens",

@@ -6,6 +6,7 @@ import Listening
 import NIOCore
 import NIOHTTP1
 import OAuth
+import Principals
 
 /// `/forward/ACCOUNT/…`: a request to the provider's API, sent with the account's token, which the client never has. Of one
 /// connection, on its event loop.

@@ -5,6 +5,7 @@ import HTTPServer
 import NIOCore
 import NIOHTTP1
 import OAuth
+import Principals
 
 /// `POST /token`: an account's access token, as an authorization server answers it (RFC 6749 §4.4, §6). Of one connection,
 /// on its event loop.
@@ -103,12 +104,9 @@ final class TokenEndpoint {
     let handle = asked.handle
     let session = HTTPSession(principal, exchange)
     Task { [broker] in
-      let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: wish), isNotification: false)
-      switch await session.answer(request, by: broker) {
-      case .success(let result):
-        guard let token = try? result.decode(TokenGet.Result.self),
-          let reply = TokenReply(token, isExchange: asked.exchangesFor != nil)
-        else {
+      switch await session.perform(TokenGet.self, wish, by: broker) {
+      case .success(let token):
+        guard let reply = TokenReply(token, isExchange: asked.exchangesFor != nil) else {
           return exchange.reply(
             HTTPReply(
               TokenRefusal(

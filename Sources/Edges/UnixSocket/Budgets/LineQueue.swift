@@ -1,5 +1,5 @@
-import BrokerAPI
 import Listening
+import Principals
 import Synchronization
 
 /// The lines that wait to be parsed. Each holder has a queue. The users take turns, and the units of a user share theirs;

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Glibc
 import Listening
+import Principals
 
 /// Answers the lines that are not answered from the cache, from their bytes to the reply's.
 final class Answering: Sendable {

@@ -1,5 +1,5 @@
-import BrokerAPI
 import NIOCore
+import Principals
 
 extension ByteBuffer {
   private static let opening: StaticString = #"{"jsonrpc":"2.0","id":"#

@@ -1,6 +1,7 @@
 public import BrokerAPI
 import Listening
 import NIOCore
+public import Principals
 import Synchronization
 
 /// One client, as the rest of the broker holds it. What tasks have to say to the client passes through here to the loop,

@@ -4,6 +4,7 @@ import Glibc
 import Listening
 import Logging
 import NIOCore
+import Principals
 
 /// The assignment of slots, evictions, and the messages for refused clients.
 extension ConnectionHandler {

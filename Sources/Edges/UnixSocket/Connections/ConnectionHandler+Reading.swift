@@ -3,6 +3,7 @@ import Glibc
 import Listening
 import Logging
 import NIOCore
+import Principals
 
 // Lines are read, and answered at once or passed on.
 extension ConnectionHandler {

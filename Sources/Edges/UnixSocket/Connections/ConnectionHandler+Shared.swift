@@ -1,6 +1,6 @@
-import BrokerAPI
 import Callers
 import Logging
+import Principals
 
 extension ConnectionHandler {
   /// The data that all connections share.

@@ -1,8 +1,8 @@
-import BrokerAPI
 import Glibc
 import Listening
 import Logging
 import NIOCore
+import Principals
 
 // Answers and events are sent; the end of a connection waits for them.
 extension ConnectionHandler {

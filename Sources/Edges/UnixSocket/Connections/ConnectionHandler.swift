@@ -5,6 +5,7 @@ import Glibc
 import Listening
 import Logging
 import NIOCore
+import Principals
 
 /// One connection on the loop. A plain cached `token.get` is answered here, in the iteration that read it; every other
 /// line waits in the queue of ``Answering``. The answers of an iteration are sent in one piece.

@@ -1,7 +1,7 @@
-import BrokerAPI
 import CLinux
 import Glibc
 import NIOCore
+import Principals
 
 /// The unsent output of one connection: the piece that is being sent, and those behind it.
 struct Outgoing {

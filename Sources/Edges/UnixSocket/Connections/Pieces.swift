@@ -1,5 +1,5 @@
-import BrokerAPI
 import NIOCore
+import Principals
 
 /// Waiting bytes in pieces: large ones unchanged, since copying megabytes would block the loop; small ones combined,
 /// since many of them would cost several times their size.

@@ -3,6 +3,7 @@ import Callers
 import Glibc
 import Logging
 import NIOCore
+import Principals
 
 /// One connection for one credential. It sends nothing; its name and its process are the request. It gets the
 /// credential and the end, or the data that make systemd refuse to start the unit.

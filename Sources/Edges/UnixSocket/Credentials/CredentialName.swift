@@ -1,4 +1,4 @@
-import BrokerAPI
+import Principals
 
 /// systemd's name for its end of the connection when it fetches a credential: the abstract address (unix(7)) of a zero
 /// byte, a random number in hexadecimal, `/unit/`, the unit, `/`, the credential's id (systemd.exec(5)).

@@ -1,6 +1,6 @@
-import BrokerAPI
 import Callers
 import Glibc
+import Principals
 
 extension CredentialServer {
   /// Whose units are served, and so who may ask for them.

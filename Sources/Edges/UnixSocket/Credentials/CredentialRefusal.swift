@@ -1,5 +1,6 @@
 import BrokerAPI
 import Glibc
+import Principals
 
 /// Why a connection gets no credential. Each has the user's next step.
 enum CredentialRefusal: Error, Equatable {

@@ -1,10 +1,10 @@
-public import BrokerAPI
 import CLinux
 import Glibc
 import Listening
 public import Logging
 public import NIOCore
 import NIOPosix
+public import Principals
 import Synchronization
 
 /// The socket for `LoadCredential=` of other units (systemd.exec(5)): the service manager connects for a unit that it

@@ -1,10 +1,10 @@
-import BrokerAPI
 import CLinux
 import Callers
 import Glibc
 import Listening
 import Logging
 import NIOCore
+import Principals
 
 // The first look at a new connection. A process can connect and close tens of thousands of times in a second, so a
 // connection that is refused here costs a few system calls and no memory: no handler, and no look at /proc.

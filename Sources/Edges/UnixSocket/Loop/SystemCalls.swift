@@ -1,7 +1,7 @@
-import BrokerAPI
 import CLinux
 import Callers
 import Glibc
+import Principals
 
 /// The kernel calls of the socket's server. Tests answer instead.
 struct SystemCalls: Sendable {

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Listening
 import NIOCore
+import Principals
 import Synchronization
 
 /// The open connections: admits new ones within the limits; a drain waits until it is empty.

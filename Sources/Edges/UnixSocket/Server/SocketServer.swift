@@ -1,8 +1,8 @@
-public import BrokerAPI
 import Glibc
 import Listening
 public import Logging
 import NIOCore
+public import Principals
 import Synchronization
 
 /// The broker's socket: JSON-RPC 2.0, one JSON text per line, for the callers that the kernel identifies.

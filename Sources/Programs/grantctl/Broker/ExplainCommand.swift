@@ -2,6 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import Callers
 import PlainText
+import Principals
 
 struct ExplainCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

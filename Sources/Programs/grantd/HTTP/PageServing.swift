@@ -3,6 +3,7 @@ import BrokerAPI
 import HTTPServer
 import Logging
 import NIOPosix
+import Principals
 import UserPages
 
 /// The listener of the web page: open only while a link may be used or a page is open.

@@ -3,6 +3,7 @@ import BrokerAPI
 import Glibc
 import GrantdConfiguration
 import Logging
+import Principals
 import Synchronization
 import SystemEvents
 

@@ -3,6 +3,7 @@ import BrokerAPI
 import Glibc
 import Logging
 import OAuth
+import Principals
 import Sealing
 import Synchronization
 import Systemd

@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 import Providers
 
 /// One seed's fleet: 2 to 4 brokers on one store, whose processes stand still, whose clocks differ, and whose

@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Grants
 import OAuth
+import Principals
 import Providers
 
 /// A provider with a ledger of each refresh token's use.

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // The permitted parameters of a login, and whether it can continue.
 extension Logins {

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 /// The request that began a login, and its result, for processes that join the login.
 struct LoginStarting: Sendable {

@@ -14,7 +14,7 @@ extension ResourceAdd: Served {
 
 extension ClientMetadata: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await .init(
+    .init(
       url: broker.resources.clientMetadata, client_name: "grantd", redirect_uris: ["http://127.0.0.1/callback"],
       grant_types: ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
       response_types: ["code"], token_endpoint_auth_method: "none")

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // Tokens for callers: the current one, or the result of a refresh that all callers share.
 extension RefreshEngine {

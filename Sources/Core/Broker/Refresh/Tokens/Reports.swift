@@ -1,6 +1,6 @@
-import BrokerAPI
 import Grants
 import OAuth
+import Principals
 import Synchronization
 
 extension Reporter {

@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import Logging
 import OAuth
+import Principals
 
 /// `token.get`, `token.report_rejected` and `account.refresh`.
 @BrokerActor

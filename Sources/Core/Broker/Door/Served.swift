@@ -1,4 +1,5 @@
 import BrokerAPI
+import Principals
 
 /// A method with its implementation, in the file of the piece that does the work.
 protocol Served: RPCMethod {
@@ -7,12 +8,14 @@ protocol Served: RPCMethod {
   static func access(for params: Params) -> Access
   /// Every kind of access that a request of this method may take.
   static var accesses: [Access] { get }
-  /// Once the caller is permitted to call it.
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
   /// The request to the provider's API; nil: none.
   static func request(_ params: Params, by broker: Broker) async -> APIRequest?
-  /// ``answer(_:by:)`` with the common steps of its family before and after.
-  static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
+  /// The call after the user's approval, if it needs one.
+  @BrokerActor static func approved(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Call<Self>
+  /// The work, once the caller is permitted to call it.
+  @BrokerActor static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
+  /// Whether an approved call is still permitted after the work.
+  @BrokerActor static func checkAgain(_ call: Call<Self>, by broker: Broker) throws(RPCError)
 }
 
 /// The object of the required permission.
@@ -40,21 +43,26 @@ extension Served {
   static var accesses: [Access] { [access] }
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? { nil }
 
-  static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await answer(call, by: broker)
-  }
+  @BrokerActor static func approved(
+    _ call: Call<Self>, by broker: Broker
+  ) async throws(RPCError) -> Call<Self> { call }
+
+  @BrokerActor static func checkAgain(_ call: Call<Self>, by broker: Broker) throws(RPCError) {}
 }
 
 extension Served where Self: TokenRelease {
   static var subject: Subject<Params> { .account { $0.account } }
 
-  /// It may need approval first.
-  static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    var cleared = call
-    (cleared.params, cleared.permission) = try await broker.approvals.clear(
+  @BrokerActor static func approved(
+    _ call: Call<Self>, by broker: Broker
+  ) async throws(RPCError) -> Call<Self> {
+    var call = call
+    (call.params, call.permission) = try await broker.approvals.clear(
       Self.self, call.params, call.permission, call.session)
-    let result = try await answer(cleared, by: broker)
-    try await broker.approvals.checkAgain(Self.self, cleared.params, cleared.permission)
-    return result
+    return call
+  }
+
+  @BrokerActor static func checkAgain(_ call: Call<Self>, by broker: Broker) throws(RPCError) {
+    try broker.approvals.checkAgain(Self.self, call.params, call.permission)
   }
 }

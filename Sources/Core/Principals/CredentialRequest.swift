@@ -1,3 +1,5 @@
+public import BrokerAPI
+
 /// A unit that is being started asks for one of its credentials: `LoadCredential=ID:…/credentials.sock` (systemd.exec(5)).
 public struct CredentialRequest: Sendable, Hashable {
   /// The unit, by the name that its control group has too: the system's in a system instance, else the user's own.

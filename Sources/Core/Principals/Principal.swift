@@ -15,7 +15,3 @@ public enum Principal: Sendable, Hashable {
     }
   }
 }
-
-extension Session {
-  public var principal: Principal { .process(caller) }
-}
