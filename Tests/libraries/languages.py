@@ -89,7 +89,7 @@ class Valgrind(C):
 
 class Sanitized(C):
     name, options = "thread-sanitizer", ("-O1", "-fsanitize=thread")
-    only = ("one-connection", "shutting-down", "interrupted", "restart")
+    only = ("one-connection", "closed-among-many", "long-lines", "mixed-lines", "shutting-down", "interrupted", "restart")
 
 
 class Go(Language):

@@ -54,7 +54,7 @@ def closed_before_many(stage, language):
         must(done.get("ok") == {"good": 10 * MANY, "failed": []}, done)
 
 
-@case("long-lines", "swift", "go", "js", "python", "asyncio")
+@case("long-lines")
 def long_lines(stage, language):
     """Sixteen threads or tasks, whose lines and answers together are longer than the socket's buffers."""
     with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
@@ -63,6 +63,17 @@ def long_lines(stage, language):
         must(done == {"good": 40 * MANY, "failed": []}, done)
         sizes = {len(one["params"]["account"]) for one in fake.requests}
         must(fake.connections == 1 and sizes == {LONG_NAME}, f"{fake.connections} connections, {sizes}")
+
+
+@case("mixed-lines", "c", "thread-sanitizer")
+def mixed_lines(stage, language):
+    """Threads with short lines, while others send lines that are longer than the library's buffer."""
+    with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
+            driving(stage, language, fake.path) as driver:
+        done = driver.ok(do="many", account="x" * LONG_NAME, other="work", count=40 * MANY, threads=MANY)
+        must(done == {"good": 40 * MANY, "failed": []}, done)
+        sizes = {len(one["params"]["account"]) for one in fake.requests}
+        must(fake.connections == 1 and sizes == {LONG_NAME, len("work")}, f"{fake.connections} connections, {sizes}")
 
 
 @case("fork")

@@ -403,26 +403,42 @@ static int open_socket(const char *named, struct grantd_error *error) {
   return descriptor;
 }
 
-/* ---- the connection. One of the threads that wait reads for all. */
+/*
+ * ---- the connection. One of the threads that wait reads for all, and one sends, also the lines of threads that come
+ * during that time. A thread whose answer was read is woken by its own condition, and takes no lock of the others.
+ */
 
 enum state { WAITING, ANSWERED, LOST, BAD, TOO_LARGE };
 
 struct grantd_waiter {
   struct grantd_waiter *next;
-  uint64_t id;
+  uint64_t id, connection;
   char *buffer;
   size_t size;
-  enum state state;
-  /* Its answer is there, or it is its turn to read. */
+  /* With the client's lock. */
+  int is_listed;
+  /* The rest with its own lock: it has an answer, or it reads or sends from now on. */
+  pthread_mutex_t lock;
   pthread_cond_t ready;
+  enum state state;
+  int reads, sends;
 };
+
+static void make_condition(pthread_cond_t *condition) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
 
 static void reset(struct grantd_client *client) {
   pthread_mutex_init(&client->lock, NULL);
-  client->filled = 0;
-  client->waiting = NULL;
+  make_condition(&client->idle);
+  client->filled = client->queued = 0;
+  client->waiting = client->reader = client->sender = NULL;
   client->descriptor = -1;
-  client->reads = 0;
+  client->is_ended = client->is_reading = client->is_sending = client->is_long = 0;
   client->connection++;
 }
 
@@ -446,42 +462,93 @@ static void notice_fork(struct grantd_client *client) {
   }
 }
 
-/* Ends the connection; each thread that waits gets the state. */
-static void end(struct grantd_client *client, enum state state) {
-  /* A thread that reads closes it: until then no other file gets its number. */
-  if (client->descriptor >= 0) client->reads ? shutdown(client->descriptor, SHUT_RDWR) : close(client->descriptor);
-  client->descriptor = -1;
-  client->connection++;
-  grantd_wipe(client->memory, client->filled);
-  client->filled = 0;
-  for (struct grantd_waiter *one = client->waiting; one; one = one->next) {
-    one->state = state;
-    pthread_cond_signal(&one->ready);
-  }
-  client->waiting = NULL;
+static void begin_waiting(struct grantd_waiter *waiter) {
+  pthread_mutex_init(&waiter->lock, NULL);
+  make_condition(&waiter->ready);
 }
 
+static void end_waiting(struct grantd_waiter *waiter) {
+  pthread_cond_destroy(&waiter->ready);
+  pthread_mutex_destroy(&waiter->lock);
+}
+
+static void wake(struct grantd_waiter *waiter, enum state state, int reads, int sends) {
+  pthread_mutex_lock(&waiter->lock);
+  waiter->state = state;
+  waiter->reads |= reads;
+  waiter->sends |= sends;
+  pthread_cond_signal(&waiter->ready);
+  /* Unlocked last: the thread that is woken may then return, and its waiter ends. */
+  pthread_mutex_unlock(&waiter->lock);
+}
+
+static enum state state_of(struct grantd_waiter *waiter) {
+  pthread_mutex_lock(&waiter->lock);
+  enum state state = waiter->state;
+  pthread_mutex_unlock(&waiter->lock);
+  return state;
+}
+
+/* With the lock: closes the descriptor of a connection that ended. Until no thread uses it, no other file gets its number. */
+static void close_if_unused(struct grantd_client *client) {
+  if (client->is_ended && !client->is_reading && !client->is_sending) {
+    close(client->descriptor);
+    client->descriptor = -1;
+    client->is_ended = 0;
+    grantd_wipe(client->memory, client->filled);
+    client->filled = 0;
+  }
+  pthread_cond_broadcast(&client->idle);
+}
+
+/* With the lock: ends the connection; each thread that waits gets the state. */
+static void end(struct grantd_client *client, enum state state) {
+  if (client->descriptor < 0 || client->is_ended) return;
+  shutdown(client->descriptor, SHUT_RDWR);
+  client->is_ended = 1;
+  client->connection++;
+  client->queued = 0;
+  client->reader = client->sender = NULL;
+  struct grantd_waiter *one = client->waiting;
+  client->waiting = NULL;
+  while (one) {
+    struct grantd_waiter *next = one->next;
+    one->is_listed = 0;
+    wake(one, state, 0, 0);
+    one = next;
+  }
+  close_if_unused(client);
+}
+
+/* With the lock: ends that connection, unless it was ended. */
+static void end_connection(struct grantd_client *client, uint64_t connection, enum state state) {
+  if (client->connection == connection) end(client, state);
+}
+
+/* With the lock. */
 static void leave(struct grantd_client *client, struct grantd_waiter *waiter) {
   for (struct grantd_waiter **at = &client->waiting; *at; at = &(*at)->next)
     if (*at == waiter) {
       *at = waiter->next;
+      waiter->is_listed = 0;
       return;
     }
 }
 
 /* Gives a line to its waiter. Late answers, and notifications of a newer broker, have none. 0: the line is not an answer. */
-static int deliver(struct grantd_client *client, char *line, size_t length) {
+static int deliver(struct grantd_client *client, uint64_t connection, char *line, size_t length) {
   const char *behind = is_utf8(line) && strlen(line) == length ? skip_value(line, DEEPEST) : NULL;
   if (!behind || *blank(behind) || *blank(line) != '{') return 0;
   int64_t id = integer(member(line, "id"));
-  for (struct grantd_waiter *one = client->waiting; one; one = one->next) {
-    if (id < 0 || one->id != (uint64_t)id) continue;
-    leave(client, one);
-    one->state = length < one->size ? ANSWERED : TOO_LARGE;
-    if (one->state == ANSWERED) memcpy(one->buffer, line, length + 1);
-    pthread_cond_signal(&one->ready);
-    break;
-  }
+  pthread_mutex_lock(&client->lock);
+  struct grantd_waiter *one = client->connection == connection && id >= 0 ? client->waiting : NULL;
+  while (one && one->id != (uint64_t)id) one = one->next;
+  if (one) leave(client, one);
+  pthread_mutex_unlock(&client->lock);
+  if (!one) return 1;
+  int fits = length < one->size;
+  if (fits) memcpy(one->buffer, line, length + 1);
+  wake(one, fits ? ANSWERED : TOO_LARGE, 0, 0);
   return 1;
 }
 
@@ -491,46 +558,66 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Reads once, without the lock. Called by the thread that reads. */
-static void read_some(struct grantd_client *client, double deadline) {
-  int descriptor = client->descriptor;
-  uint64_t connection = client->connection;
-  size_t from = client->filled;
-  pthread_mutex_unlock(&client->lock);
-  ssize_t count = -1;
-  int is_late = 0;
+/* Reads once. The number of bytes; 0: the connection ended; -1: it is too late. */
+static ssize_t receive(struct grantd_client *client, int descriptor, double deadline) {
   for (;;) {
-    count = recv(descriptor, client->memory + from, client->size - from, MSG_DONTWAIT);
-    if (count >= 0 || (errno != EAGAIN && errno != EINTR)) break;
     double left = deadline - now();
-    is_late = left <= 0;
-    if (is_late) break;
+    if (left <= 0) return -1;
+    ssize_t count = recv(descriptor, client->memory + client->filled, client->size - client->filled, MSG_DONTWAIT);
+    if (count >= 0) return count;
+    if (errno != EAGAIN && errno != EINTR) return 0;
     struct pollfd input = {.fd = descriptor, .events = POLLIN};
     poll(&input, 1, left < 3600 ? (int)(left * 1000) + 1 : 3600000);
   }
-  pthread_mutex_lock(&client->lock);
-  client->reads = 0;
-  if (client->connection != connection) close(descriptor);
-  if (is_late || client->connection != connection) return;
-  if (count <= 0) {
-    end(client, LOST);
-    return;
-  }
-  client->filled += (size_t)count;
+}
+
+/* The whole lines that were read; WAITING, or BAD. */
+static enum state take_lines(struct grantd_client *client, uint64_t connection) {
   char *line = client->memory, *newline;
   while ((newline = memchr(line, '\n', client->filled - (size_t)(line - client->memory)))) {
     *newline = 0;
-    if (!deliver(client, line, (size_t)(newline - line))) {
-      end(client, BAD);
-      return;
-    }
+    if (!deliver(client, connection, line, (size_t)(newline - line))) return BAD;
     line = newline + 1;
   }
   size_t used = (size_t)(line - client->memory), left = client->filled - used;
   memmove(client->memory, line, left);
   grantd_wipe(client->memory + left, used);
   client->filled = left;
-  if (left == client->size) end(client, BAD);
+  return left == client->size ? BAD : WAITING;
+}
+
+/* With the lock: a thread that waits; `not_wanted` only if no other does. */
+static struct grantd_waiter *another(struct grantd_client *client, struct grantd_waiter *not_wanted) {
+  struct grantd_waiter *one = client->waiting;
+  return one && one == not_wanted && one->next ? one->next : one;
+}
+
+/* Reads for all until this thread has its answer. -1: it did not come in time. */
+static int read_for_all(struct grantd_client *client, struct grantd_waiter *waiter, double deadline) {
+  pthread_mutex_lock(&client->lock);
+  if (client->reader != waiter) return pthread_mutex_unlock(&client->lock), 0;
+  client->is_reading = 1;
+  int descriptor = client->descriptor;
+  pthread_mutex_unlock(&client->lock);
+  enum state found = WAITING;
+  ssize_t count = 0;
+  while (found == WAITING && state_of(waiter) == WAITING) {
+    count = receive(client, descriptor, deadline);
+    if (count < 0) break;
+    client->filled += (size_t)count;
+    found = count == 0 ? LOST : take_lines(client, waiter->connection);
+  }
+  pthread_mutex_lock(&client->lock);
+  if (found != WAITING) end_connection(client, waiter->connection, found);
+  client->is_reading = 0;
+  if (client->is_ended) close_if_unused(client);
+  if (client->reader == waiter && count >= 0) {
+    /* The thread that sends reads later: the others' answers must not wait for it. */
+    client->reader = another(client, client->sender);
+    if (client->reader) wake(client->reader, WAITING, 1, 0);
+  }
+  pthread_mutex_unlock(&client->lock);
+  return count < 0 ? -1 : 0;
 }
 
 static int send_all(int descriptor, const char *bytes, size_t count) {
@@ -544,45 +631,129 @@ static int send_all(int descriptor, const char *bytes, size_t count) {
   return 0;
 }
 
-/* With the lock: waits for the answer, and reads if no other thread does. -1: it did not come in time. */
-static int wait_for(struct grantd_client *client, struct grantd_waiter *waiter, double deadline) {
-  while (waiter->state == WAITING) {
-    if (now() >= deadline) {
-      /* The broker ends each request by itself: this connection is of no use any more. */
-      leave(client, waiter);
-      end(client, LOST);
-      return -1;
+/* With the lock, which is released while it sends. */
+static void send_for_all(struct grantd_client *client, struct grantd_waiter *waiter, const char *bytes, size_t count) {
+  int descriptor = client->descriptor;
+  client->is_sending = 1;
+  pthread_mutex_unlock(&client->lock);
+  int is_sent = send_all(descriptor, bytes, count) == 0;
+  pthread_mutex_lock(&client->lock);
+  client->is_sending = 0;
+  /* A part of a line may have been sent. */
+  if (!is_sent) end_connection(client, waiter->connection, LOST);
+  close_if_unused(client);
+}
+
+/* With the lock: sends the lines that are queued, and those that come in the meantime. */
+static void send_queued(struct grantd_client *client, struct grantd_waiter *waiter) {
+  while (client->sender == waiter && client->queued > 0) {
+    /* A thread that has its answer leaves the rest to one that still waits, other than the one that reads. */
+    struct grantd_waiter *next = waiter->is_listed ? NULL : another(client, client->reader);
+    if (next && next != client->reader) {
+      client->sender = next;
+      wake(next, WAITING, 0, 1);
+      return;
     }
-    if (!client->reads) {
-      client->reads = 1;
-      read_some(client, deadline);
-    } else {
-      struct timespec until = {.tv_sec = (time_t)deadline};
-      until.tv_nsec = (long)((deadline - (double)until.tv_sec) * 1e9);
-      pthread_cond_timedwait(&waiter->ready, &client->lock, &until);
-    }
+    const char *lines = client->lines[client->box];
+    size_t count = client->queued;
+    client->box = !client->box;
+    client->queued = 0;
+    send_for_all(client, waiter, lines, count);
   }
+  if (client->sender == waiter) client->sender = NULL;
+}
+
+/* With the lock: a connection. Only one is open: two threads may still use one that ended. */
+static int open_connection(struct grantd_client *client, struct grantd_error *error) {
+  while (client->is_ended) pthread_cond_wait(&client->idle, &client->lock);
+  if (client->descriptor >= 0) return 0;
+  client->descriptor = open_socket(client->path, error);
+  return client->descriptor >= 0 ? 0 : -1;
+}
+
+/* With the lock: sends the request in `waiter->buffer`, or leaves it to the thread that sends. -1: the connection ended. */
+static int put_line(struct grantd_client *client, struct grantd_waiter *waiter, size_t length) {
+  const char *bytes = waiter->buffer;
+  while (client->connection == waiter->connection && client->sender &&
+         (client->is_long || length > sizeof client->lines[0] - client->queued))
+    pthread_cond_wait(&client->idle, &client->lock);
+  if (client->connection != waiter->connection) return -1;
+  int is_sender = !client->sender;
+  if (is_sender) client->sender = waiter;
+  if (length > sizeof client->lines[0]) {
+    /* All but the newline: there is no answer before that. Other lines wait until it was sent. */
+    client->is_long = 1;
+    send_for_all(client, waiter, bytes, length - 1);
+    client->is_long = 0;
+    if (client->connection != waiter->connection) return -1;
+    bytes += length - 1;
+    length = 1;
+  }
+  memcpy(client->lines[client->box] + client->queued, bytes, length);
+  client->queued += length;
+  waiter->next = client->waiting;
+  waiter->is_listed = 1;
+  client->waiting = waiter;
+  if (!client->reader) {
+    client->reader = waiter;
+    waiter->reads = 1;
+  }
+  if (is_sender) send_queued(client, waiter);
   return 0;
 }
 
-/* With the lock: sends the request in `waiter->buffer` and waits for its answer in the same buffer. */
-static int exchange(struct grantd_client *client, struct grantd_waiter *waiter, size_t length, double deadline, struct grantd_error *error) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&waiter->ready, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  waiter->next = client->waiting;
-  waiter->state = WAITING;
-  client->waiting = waiter;
-  /* Half of the line may have been sent. */
-  if (send_all(client->descriptor, waiter->buffer, length) != 0) end(client, LOST);
+static void send_or_pass_on(struct grantd_client *client, struct grantd_waiter *waiter) {
+  pthread_mutex_lock(&client->lock);
+  send_queued(client, waiter);
+  pthread_mutex_unlock(&client->lock);
+}
+
+/* Waits for the answer; reads or sends for all, if no other thread does. -1: it did not come in time. */
+static int wait_for(struct grantd_client *client, struct grantd_waiter *waiter, double deadline) {
+  struct timespec until = {.tv_sec = (time_t)deadline};
+  until.tv_nsec = (long)((deadline - (double)until.tv_sec) * 1e9);
+  int is_late = 0;
+  pthread_mutex_lock(&waiter->lock);
+  while (waiter->state == WAITING) {
+    int reads = waiter->reads, sends = waiter->sends;
+    if (is_late) {
+      pthread_mutex_unlock(&waiter->lock);
+      pthread_mutex_lock(&client->lock);
+      int is_listed = waiter->is_listed;
+      if (is_listed) {
+        /* The broker ends each request by itself: this connection is of no use any more. */
+        leave(client, waiter);
+        end_connection(client, waiter->connection, LOST);
+      }
+      pthread_mutex_unlock(&client->lock);
+      if (is_listed) return -1;
+      /* Another thread has its answer, and is about to wake it. */
+      is_late = 0;
+      pthread_mutex_lock(&waiter->lock);
+      while (waiter->state == WAITING) pthread_cond_wait(&waiter->ready, &waiter->lock);
+    } else if (reads || sends) {
+      waiter->reads = waiter->sends = 0;
+      pthread_mutex_unlock(&waiter->lock);
+      if (sends) send_or_pass_on(client, waiter);
+      if (reads) is_late = read_for_all(client, waiter, deadline) != 0;
+      pthread_mutex_lock(&waiter->lock);
+    } else {
+      is_late = pthread_cond_timedwait(&waiter->ready, &waiter->lock, &until) == ETIMEDOUT;
+    }
+  }
+  int sends = waiter->sends;
+  pthread_mutex_unlock(&waiter->lock);
+  if (sends) send_or_pass_on(client, waiter);
+  return 0;
+}
+
+/* Waits for the answer, in `waiter->buffer`. */
+static int exchange(struct grantd_client *client, struct grantd_waiter *waiter, double deadline, struct grantd_error *error) {
   int is_late = wait_for(client, waiter, deadline) != 0;
-  pthread_cond_destroy(&waiter->ready);
-  /* Another thread reads from now on. */
-  if (!client->reads && client->waiting) pthread_cond_signal(&client->waiting->ready);
+  enum state state = waiter->state;
+  end_waiting(waiter);
   if (is_late) return late(error);
-  switch (waiter->state) {
+  switch (state) {
   case ANSWERED: return 0;
   case BAD: return bad(error, "is not valid");
   case TOO_LARGE: return bad(error, "is larger than the buffer");
@@ -624,11 +795,9 @@ static char *perform(
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
   notice_fork(client);
   double deadline = now() + (timeout > 0 ? timeout : DEFAULT_SECONDS) + GRACE_SECONDS;
-  pthread_mutex_lock(&client->lock);
   for (int attempt = 0; attempt < 2; attempt++) {
-    if (client->descriptor < 0 && (client->descriptor = open_socket(client->path, error)) < 0) break;
-    uint64_t connection = client->connection;
-    struct grantd_waiter waiter = {.id = ++client->last, .buffer = buffer, .size = size};
+    struct grantd_waiter waiter = {.buffer = buffer, .size = size};
+    waiter.id = __atomic_add_fetch(&client->last, 1, __ATOMIC_RELAXED);
     struct text text = {.to = buffer, .size = size};
     write(&text, waiter.id, params);
     add_word(&text, "}}\n");
@@ -636,15 +805,26 @@ static char *perform(
       fail(error, GRANTD_OTHER, "Use a larger buffer.", "the request does not fit into the buffer");
       break;
     }
-    if (exchange(client, &waiter, text.length, deadline, error) == 0) {
+    begin_waiting(&waiter);
+    pthread_mutex_lock(&client->lock);
+    int is_open = open_connection(client, error) == 0;
+    waiter.connection = client->connection;
+    if (is_open && put_line(client, &waiter, text.length) != 0) waiter.state = LOST;
+    pthread_mutex_unlock(&client->lock);
+    if (!is_open) {
+      end_waiting(&waiter);
+      break;
+    }
+    if (exchange(client, &waiter, deadline, error) == 0) {
       result = result_of(buffer, error);
       if (result || error->kind != GRANTD_SHUTTING_DOWN) break;
-      if (client->connection == connection) end(client, LOST);
+      pthread_mutex_lock(&client->lock);
+      end_connection(client, waiter.connection, LOST);
+      pthread_mutex_unlock(&client->lock);
     } else if (error->kind != GRANTD_DISCONNECTED) {
       break;
     }
   }
-  pthread_mutex_unlock(&client->lock);
   pthread_setcancelstate(cancellable, NULL);
   return result;
 }
@@ -729,6 +909,7 @@ void grantd_close(struct grantd_client *client) {
   client->descriptor = -1;
   grantd_wipe(client->memory, client->filled);
   client->filled = 0;
+  pthread_cond_destroy(&client->idle);
   pthread_mutex_destroy(&client->lock);
 }
 

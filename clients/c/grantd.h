@@ -106,12 +106,14 @@ struct grantd_error {
 /* A client, which keeps one connection for all threads. Initialise it by grantd_init; its members are private. */
 struct grantd_client {
   pthread_mutex_t lock;
+  pthread_cond_t idle;
   const char *path;
   char *memory;
-  size_t size, filled;
-  struct grantd_waiter *waiting;
+  size_t size, filled, queued;
+  struct grantd_waiter *waiting, *reader, *sender;
   uint64_t last, connection;
-  int descriptor, reads, pid;
+  int descriptor, pid, box, is_ended, is_reading, is_sending, is_long;
+  char lines[2][4096];
 };
 
 /* A request for a token. Members that are zero have the broker's defaults: initialise it with { .account = "work" }. */

@@ -130,7 +130,7 @@ static void do_print(void) {
 }
 
 struct work {
-  char account[256];
+  char account[LINE_BYTES / 2];
   int count, good, is_separate;
   struct grantd_error failed;
 };
@@ -153,14 +153,15 @@ static void *work(void *context) {
 
 static void do_many(void) {
   static struct work works[MOST_THREADS];
-  static char account[LINE_BYTES / 8];
+  static char account[LINE_BYTES / 2], other[LINE_BYTES / 8];
   pthread_t threads[MOST_THREADS];
   int good = 0, count = (int)number_of(line, "threads"), is_separate = member(line, "separate") && *member(line, "separate") == 't';
   const struct grantd_error *failed = NULL;
-  string_of(line, "account", account);
+  copy_string(account, sizeof account, member(line, "account"));
+  int has_other = string_of(line, "other", other) != NULL;
   for (int i = 0; i < count; i++) {
     works[i] = (struct work){.count = (int)number_of(line, "count") / count, .is_separate = is_separate};
-    snprintf(works[i].account, sizeof works[i].account, "%.200s", account);
+    strcpy(works[i].account, has_other && i % 2 ? other : account);
     pthread_create(&threads[i], NULL, work, &works[i]);
   }
   for (int i = 0; i < count; i++) {
