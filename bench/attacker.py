@@ -2,7 +2,7 @@
 
     attacker.py KIND SOCKET UID CONNECTIONS
 
-SOCKET is the port for the kinds `http` and `slow-bodies`.
+SOCKET is the port for the kinds `http`, `http-churn` and `slow-bodies`.
 
 It has the lowest priority, so that the figures are the broker's and not the scheduler's.
 """
@@ -127,6 +127,18 @@ def churn(path):
         connection.close()
 
 
+def churn_on_port(port):
+    """The same at the port."""
+    while True:
+        connection = socket.socket()
+        try:
+            connection.connect(("127.0.0.1", port))
+            connection.send(b"x")
+        except OSError:
+            pass
+        connection.close()
+
+
 def connects(path):
     """Connects and leaves, as often as it can."""
     while True:
@@ -192,6 +204,8 @@ def main():
         on_port(path, count, PIPELINED, PIPELINED, 0)
     elif kind == "slow-bodies":
         on_port(path, count, UNFINISHED, b"x", SLOW_SECONDS)
+    elif kind == "http-churn":
+        churn_on_port(int(path))
     elif kind == "halves":
         half_lines(path, count)
     elif kind == "churn":

@@ -14,7 +14,7 @@ from grantd_testing import BlockingClient, BlockingDemo, Program, free_ports
 ATTACKER = os.path.join(os.path.dirname(__file__), "attacker.py")
 KINDS = ("batch", "objects", "arrays", "texts", "calls", "unread", "denied-unread", "halves", "connects", "churn")
 # At the HTTP port, by connections of each attacker.
-HTTP_KINDS = {"http": 64, "slow-bodies": 600}
+HTTP_KINDS = {"http": 64, "http-churn": 1, "slow-bodies": 600}
 HTTP_NEIGHBOUR = os.path.join(os.path.dirname(__file__), "http_neighbour.py")
 CONNECTIONS = 256
 NEIGHBOUR, FIRST_ATTACKER = 20_001, 30_001

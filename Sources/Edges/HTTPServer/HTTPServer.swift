@@ -209,7 +209,7 @@ public final class HTTPServer: Sendable {
     let descriptor = try socketFile.bind(path, mode: limits.mode)
     do {
       // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
-      return try await bootstrap.withBoundSocket(descriptor).get()
+      return try await bootstrap.listening(on: descriptor, backlog: limits.backlog)
     } catch {
       socketFile.remove()
       throw error

@@ -1,9 +1,11 @@
-"""/forward: clients that close while their answer is on its way."""
+"""Clients that close while their answer is on its way, and clients that come while the broker accepts none."""
 
 import contextlib
 import os
 import signal
+import socket
 import threading
+import time
 
 from cases.forward import forward
 from rig import case, must
@@ -13,6 +15,10 @@ WAIT_SECONDS = 20
 ROUNDS = 8
 # More than the broker keeps back, which might be the beginning of a token.
 PIECE = b"p" * 4096
+
+
+# As many wait in the kernel, for less than the second after which it sends a SYN again.
+WAITING, CONNECT_SECONDS = 400, 0.9
 
 
 @contextlib.contextmanager
@@ -52,3 +58,50 @@ def hangup(scene):
                 stream.close()
         answer = forward(scene, "GET", "/echo")
         must(answer.status == 200, f"the next request: status {answer.status}")
+
+
+def connecting(place):
+    """Of this many clients, how many connect in the time."""
+    made = []
+    try:
+        for _ in range(WAITING):
+            one = socket.socket(socket.AF_UNIX if isinstance(place, str) else
+                                socket.AF_INET6 if ":" in place[0] else socket.AF_INET)
+            one.setblocking(False)
+            made.append(one)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(place)
+        time.sleep(CONNECT_SECONDS)
+        return sum(is_connected(one) for one in made)
+    finally:
+        for one in made:
+            one.close()
+
+
+def is_connected(one):
+    try:
+        one.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+def has_address(host, port):
+    try:
+        socket.create_connection((host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@case("accept.queue")
+def queue(scene):
+    """The kernel keeps hundreds of connections for the broker, at both addresses of the port and at the Unix socket."""
+    port = scene.broker.address
+    for place in ("127.0.0.1", port), ("::1", port, 0, 0), str(scene.broker.unix):
+        if place[0] == "::1" and not has_address(*place[:2]):
+            continue
+        with stopped(scene.broker.process):
+            count = connecting(place)
+        must(count == WAITING, f"{place}: {count} of {WAITING} clients connect within {CONNECT_SECONDS} s")
+        must(scene.ask("GET", "/none").status == 404, "the broker does not answer afterwards")

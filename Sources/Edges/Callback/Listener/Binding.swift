@@ -143,7 +143,8 @@ struct Binding {
   /// The socket that a process before listened with: connections wait in it.
   private func earlierSocket(_ family: Family, port: Int) async -> (any Channel)? {
     guard port != 0, let keeper, let earlier = keeper.earlier(port, family.short) else { return nil }
-    guard let socket = try? await bootstrap.withBoundSocket(earlier).get() else {
+    let backlog = HTTPServer.Limits().backlog
+    guard let socket = try? await bootstrap.listening(on: earlier, backlog: backlog) else {
       keeper.forget(port, family.short)
       return nil
     }

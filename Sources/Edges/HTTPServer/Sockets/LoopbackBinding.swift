@@ -67,7 +67,7 @@ struct LoopbackBinding {
     var listeners: [Listener] = []
     for (index, one) in all.enumerated() {
       do {
-        let channel = try await bootstrap.withBoundSocket(one.descriptor).get()
+        let channel = try await bootstrap.listening(on: one.descriptor, backlog: backlog)
         listeners.append(Listener(host: one.host, port: one.port, channel: channel))
       } catch {
         for listener in listeners { try? await listener.channel.close().get() }
