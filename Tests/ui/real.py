@@ -20,6 +20,18 @@ def click(page, selector, text=""):
         page.browser.settle(0.1)
 
 
+def allow_all(page):
+    """Each scope is checked. The page's script adds them one by one, and draws them again after a click."""
+    unchecked = "[...document.querySelectorAll('.form-check-input:not(:disabled):not(:checked)')]"
+    quiet = 0
+    end = time.monotonic() + PAGE_SECONDS
+    while quiet < 3:
+        assert time.monotonic() < end, f"the scopes cannot be checked: {page.text()[:900]}"
+        clicked = page.evaluate(f"(all => {{ all.forEach(e => e.click()); return all.length }})({unchecked})")
+        quiet = 0 if clicked else quiet + 1
+        page.browser.settle(0.1)
+
+
 def glewlwyd(stage):
     """Sign-in at glewlwyd by clicks: its password and its consent in a second window, and the result by itself."""
     if not all(map(shutil.which, NEEDED)):
@@ -43,7 +55,7 @@ def glewlwyd(stage):
     second.fill("#password", "alice-password")
     click(second, "#loginbut", "OK")
     shown(second, "requires access to the following scopes", PAGE_SECONDS)
-    second.evaluate("document.querySelectorAll('.form-check-input:not(:disabled):not(:checked)').forEach(e => e.click())")
+    allow_all(second)
     click(second, "button", "Grant access")
     click(second, "button", "Continue")
     second.await_heading("Signed in", PAGE_SECONDS)
