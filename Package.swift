@@ -214,7 +214,8 @@ let package = Package(
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals"]),
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests(
-      "BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "TestSupport", logging]),
+      "BrokerTests",
+      ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Scheduling", "TestSupport", logging]),
     tests(
       "HTTPTransportTests",
       ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
@@ -246,10 +247,12 @@ let package = Package(
       name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
     .target(name: "CSimulation", path: "Tests/Support/CSimulation"),
+    .target(
+      name: "Scheduling", dependencies: ["CSimulation"], path: "Tests/Support/Scheduling", swiftSettings: settings),
     .executableTarget(
       name: "grantd-simulate",
       dependencies: [
-        "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Sealing", "SQLiteStore",
+        "Scheduling", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Sealing", "SQLiteStore",
         logging,
       ],
       path: "Tests/Support/Simulation", swiftSettings: settings),

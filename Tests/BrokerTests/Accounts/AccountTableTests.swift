@@ -5,7 +5,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct SortedNamesTests {
+@Suite(.scheduled) struct SortedNamesTests {
   @Test("Names stay sorted and unique after additions and removals", arguments: [1, 2, 3] as [UInt64])
   func model(_ seed: UInt64) {
     var random = Numbers(seed)
@@ -52,7 +52,7 @@ import Testing
   }
 }
 
-@Suite("An account that is packed") struct PackedAccountTests {
+@Suite("An account that is packed", .scheduled) struct PackedAccountTests {
   /// Packs each account as soon as another is used.
   private func rig(_ store: MemoryStore, names: [String] = ["bank", "home", "work"]) async throws -> Rig {
     for name in names { try await store.signIn(name) }
@@ -125,14 +125,8 @@ import Testing
     let session = FakeSession(.root)
     _ = try await rig.call(EventsSubscribe.self, .init(), on: session)
     let verifying = Task { await rig.broker.verify() }
-    // Not for as long as the tokens live.
-    var seconds = 600
-    #expect(
-      await eventually {
-        if seconds > 0 { rig.clock.advance(.seconds(1)) }
-        seconds -= 1
-        return !session.types.isEmpty
-      })
+    // It takes less time than the life of a token.
+    #expect(await rig.clock.reaches(by: .seconds(1), steps: 600) { !session.types.isEmpty })
     verifying.cancel()
     #expect(session.types == ["login.required"])
     #expect(await rig.reason { try await rig.token("work") } == .loginRequired)

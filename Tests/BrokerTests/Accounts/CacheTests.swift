@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The fast path says what the comfortable road says, or leaves it to that.
-@Suite struct CacheTests {
+@Suite(.scheduled) struct CacheTests {
   private func bytes(_ reply: CachedReply) -> String {
     String(decoding: reply.body.head + (reply.expiresIn.map { "\($0)" } ?? "").utf8 + reply.body.tail, as: UTF8.self)
   }

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Accounts of the configuration: which definition a token belongs to.
-@Suite(.timeLimit(.minutes(2))) struct DeclaredAccountTests {
+@Suite(.scheduled, .timeLimit(.minutes(2))) struct DeclaredAccountTests {
   private static let source = ExchangeSource(from: account("work"), audience: "one")
 
   static let changed: [ExchangeSource] = [
@@ -72,10 +72,11 @@ import Testing
       let reload = Task { try await rig.broker.reload() }
       var turns = 0
       while rig.broker.authorizer.inForce.epoch == epoch {
-        await rig.broker.haveTurn()
+        await giveWay()
         turns += 1
       }
-      #expect(turns >= 2000 / Slices.heavy)
+      // The order of the jobs can give the reload two turns in succession.
+      #expect(turns >= 2000 / Slices.heavy / 2)
       _ = try await reload.value
       let after = await scopes()
       #expect(after == wanted)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct NarrowedTests {
+@Suite(.scheduled) struct NarrowedTests {
   private static let scopes = ["read", "write", "admin"]
   private static let files = "https://files.example/"
 

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Rules with `confirm`.
-@Suite(.timeLimit(.minutes(1))) struct ConfirmTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ConfirmTests {
   static let asking = Rule(
     name: "ask", who: .init(uid: 1000), accounts: ["work"], access: [.use], confirm: .seconds(60))
   private static let plain = Rule(name: "plain", uid: 1002, gid: nil, accounts: ["*"], access: [.use])
@@ -70,12 +70,11 @@ import Testing
       _ = await answered.value
       done.set()
     }
-    var seen: ReleaseView?
-    _ = try await eventually {
-      seen = try await list(rig).waiting.first
-      return seen != nil || done.isSet
+    await settle()
+    guard let seen = try await list(rig).waiting.first else {
+      #expect(done.isSet)
+      return false
     }
-    guard let seen else { return false }
     _ = try await rig.call(ReleaseDeny.self, .init(id: seen.id), as: Self.agent)
     #expect(await answered.value == .notPermitted)
     return true

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Who has no right to anything neither fills the audit trail nor the log.
-@Suite struct AuditFloodTests {
+@Suite(.scheduled) struct AuditFloodTests {
   private let journal = LoggedLines()
   private let clock = ManualClock()
   private let store = MemoryAuditStore()
@@ -217,7 +217,7 @@ import Testing
   }
 }
 
-@Suite struct LogBudgetTests {
+@Suite(.scheduled) struct LogBudgetTests {
   @Test("Log lines are limited per minute; the next line counts the others")
   func budget() {
     var budget = LogBudget(30)

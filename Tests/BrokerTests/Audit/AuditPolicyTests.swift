@@ -16,7 +16,7 @@ private struct Changed<Outcome: Sendable>: Sendable {
 }
 
 /// What the audit trail has of the policy.
-@Suite(.timeLimit(.minutes(1))) struct AuditPolicyTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct AuditPolicyTests {
   typealias Change = @Sendable (inout BrokerConfiguration) -> Void
 
   private static let offer = UnitCredentials.Offer(id: "mail", account: account("work"), units: ["mail.service"])

@@ -6,7 +6,7 @@ import Testing
 @testable import Broker
 
 /// What the journal has of the audit trail.
-@Suite struct AuditTellingTests {
+@Suite(.scheduled) struct AuditTellingTests {
   private let journal = LoggedLines()
   private let clock = ManualClock()
 

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Who got what, who was refused, and who may read of it.
-@Suite(.timeLimit(.minutes(1))) struct AuditTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct AuditTests {
   private static let reader = Rule(
     name: "reader", who: .init(unit: "mail.service"), accounts: ["wo*"], access: [.use])
   private static let keeper = Rule(name: "keeper", uid: 1001, gid: nil, accounts: ["work"], access: [.manage])
@@ -247,9 +247,8 @@ import Testing
     let writing = Task { await next.broker.keepTrail() }
     _ = next.cached("work")
     #expect(
-      await eventually {
-        next.clock.advance(.milliseconds(200))
-        return next.audit.records.count == 4 && next.audit.forgotten != nil
+      await next.clock.reaches(by: .milliseconds(200)) {
+        next.audit.records.count == 4 && next.audit.forgotten != nil
       })
     writing.cancel()
     next.clock.advance(.seconds(60))
@@ -261,7 +260,7 @@ import Testing
 }
 
 /// What one connection's fast road remembers.
-@Suite struct CachedLaneTests {
+@Suite(.scheduled) struct CachedLaneTests {
   private static let rule = Rule(name: "a", uid: 1000, gid: nil, accounts: ["work", "a*"], access: [.use])
 
   @Test("A connection that has had a token gets no withdrawn one, and none that its rule no longer gives")
@@ -304,7 +303,7 @@ import Testing
 }
 
 /// How much a caller may ask.
-@Suite struct CallerRatesTests {
+@Suite(.scheduled) struct CallerRatesTests {
   private let clock = ManualClock()
 
   private func rates(rate: Int = 10, burst: Int = 20, cost: Int = 5) -> CallerRates {

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Whose requests may be under way at a provider.
-@Suite(.timeLimit(.minutes(1))) struct CallPlacesTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct CallPlacesTests {
   private func rig() async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")

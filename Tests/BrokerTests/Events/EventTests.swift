@@ -6,7 +6,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct EventTests {
+@Suite(.scheduled) struct EventTests {
   @Test("Events reach those whose rules let them see the account, and only the types asked for")
   func eventsReachThoseWhoseRulesLetThem() async throws {
     let store = try await MemoryStore.expired("work", "home")

@@ -6,7 +6,7 @@ import Testing
 @testable import Broker
 
 /// A committed state is on disk before anyone is answered.
-@Suite struct CommitTests {
+@Suite(.scheduled) struct CommitTests {
   @Test("No caller sees a new token before it is on disk") func nobodySeesANewTokenBeforeIt() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.store.set(.hangs, concerning: isRenewal)

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Commits to a shared store: what they expect, and answers that are lost.
-@Suite(.timeLimit(.minutes(1))) struct SharedCommitTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedCommitTests {
   @Test("A login after a logout is not overwritten, though its generation is the same as before")
   func sameGeneration() async throws {
     let world = try await SharedWorld()
@@ -69,8 +69,7 @@ import Testing
     #expect(await site.broker.journal.revision(of: name) != left)
     site.store.set(.works)
     site.store.setLookups(fail: false)
-    #expect(
-      await world.clock.passes(by: .seconds(1)) { await eventually { await site.isSaved } })
+    #expect(await world.clock.reaches(by: .seconds(1)) { await site.isSaved })
     #expect(world.database.conflicts == 0)
     // The journal has no failure from the moment that its store works, before it has written the account.
     #expect(

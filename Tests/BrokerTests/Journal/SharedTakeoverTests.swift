@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Two brokers on one store: a request whose holder stopped, and the other broker.
-@Suite(.timeLimit(.minutes(1))) struct SharedTakeoverTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedTakeoverTests {
   private func world(_ rotation: Rotation = .strict) async throws -> SharedWorld {
     try await SharedWorld(providers: [OAuthProvider(.plain { $0.rotation = rotation })])
   }

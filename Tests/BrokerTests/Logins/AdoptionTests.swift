@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// The tokens of a login become the account's, regardless of other events of the account and the disk.
-@Suite(.timeLimit(.minutes(1))) struct AdoptionTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct AdoptionTests {
   private func signedIn() async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))
@@ -52,9 +52,7 @@ import Testing
     #expect(
       await rig.reason { try await rig.token("work") } == .unknownAccount && rig.transport.count(.revocation) == 0)
     rig.store.set(.works)
-    await rig.clock.passes {
-      #expect(await eventually { (try? await rig.waitFor(login).state) == .completed })
-    }
+    #expect(await rig.clock.reaches(by: .seconds(1)) { (try? await rig.waitFor(login).state) == .completed })
     #expect(rig.store.token("work")?.accessToken == Secret("work-a1"))
   }
 
@@ -78,9 +76,8 @@ import Testing
     rig.store.set(.fails, concerning: isRenewal)
     let callback = Task { await rig.callBack(login) }
     #expect(await rig.clock.passes { await callback.value }.kind == .actionRequired)
-    await rig.clock.passes(by: .seconds(5)) {
-      #expect(await eventually { await rig.reason { try await rig.waitFor(login) } == .storeFailure })
-    }
+    #expect(
+      await rig.clock.reaches(by: .seconds(5)) { await rig.reason { try await rig.waitFor(login) } == .storeFailure })
     _ = await rig.broker.tick()
     #expect(await eventually { rig.transport.count(.revocation) == 2 })
     #expect(rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r1" })

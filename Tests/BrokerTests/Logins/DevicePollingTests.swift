@@ -8,7 +8,7 @@ import Testing
 
 @testable import Broker
 
-@Suite("A login on another device")
+@Suite("A login on another device", .scheduled)
 struct DevicePollingTests {
   private static let place = """
     {"device_code":"d","user_code":"AB-CD","verification_uri":"https://id.example/device","expires_in":1800,\
@@ -153,12 +153,7 @@ struct DevicePollingTests {
     #expect(await callback.value == .refused)
     rig.store.set(.works)
     rig.transport.answer(.token, TokenServer.rotating)
-    #expect(
-      try await eventually {
-        rig.clock.advance(.seconds(5))
-        await settle()
-        return try await rig.waitFor(login).state == .completed
-      })
+    #expect(try await rig.clock.reaches(by: .seconds(5)) { try await rig.waitFor(login).state == .completed })
   }
 
   @Test("is not ended by the device's answer, before or after the browser's", arguments: [true, false])

@@ -10,7 +10,7 @@ import Testing
 @testable import Broker
 
 /// The short address of a login, and whose browser may open it and come back.
-@Suite("Whose browser a login is for", .timeLimit(.minutes(1))) struct LoginLinkTests {
+@Suite("Whose browser a login is for", .scheduled, .timeLimit(.minutes(1))) struct LoginLinkTests {
   private static let person: UInt32 = 1000, other: UInt32 = 1001
   private static let rules = [person, other].map {
     Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login])
@@ -157,9 +157,8 @@ import Testing
     #expect(lines().count == Limit.browserRefusalLines)
     #expect(lines().first == "refused a browser of uid 1001: the login of work is for uid 0")
     #expect(
-      await eventually {
-        rig.clock.advance(.seconds(10))
-        return lines().last == "refused \(1000 - Limit.browserRefusalLines) more browsers at logins of other users"
+      await rig.clock.reaches(by: .seconds(10)) {
+        lines().last == "refused \(1000 - Limit.browserRefusalLines) more browsers at logins of other users"
       })
   }
 

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A login and a refresh of one account that are under way at once: the login wins, in memory and on disk.
-@Suite(.timeLimit(.minutes(1))) struct MeetingTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct MeetingTests {
   /// Starts a login, and gives the address that the browser would come back to with this code.
   private func callback(_ rig: Rig, code: String) async throws -> String {
     _ = try await rig.call(LoginStart.self, .init(provider: "example", account: "work"))
@@ -97,7 +97,7 @@ import Testing
         case 8: rig.transport.answer(.token, TokenServer.rotating)
         default: rig.clock.advance(.seconds(Int64.random(in: 1...2000, using: &random)))
         }
-        if Bool.random(using: &random) { await Task.yield() }
+        if Bool.random(using: &random) { await giveWay() }
       }
       // The last one may wait for a timer.
       let begun = tasks
@@ -106,13 +106,7 @@ import Testing
         defer { ended.withLock { $0 = true } }
         for task in begun { try await task.value }
       }
-      #expect(
-        await eventually {
-          if ended.withLock({ $0 }) { return true }
-          await settle()
-          if !ended.withLock({ $0 }) { rig.clock.advance(.seconds(1)) }
-          return false
-        }, "seed \(seed) hangs")
+      #expect(await rig.clock.reaches(by: .seconds(1)) { ended.withLock { $0 } }, "seed \(seed) hangs")
       try await all.value
       rig.transport.answer(.token, TokenServer.rotating)
       rig.clock.advance(.seconds(4000))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite("A person's name and password") struct PasswordTests {
+@Suite("A person's name and password", .scheduled) struct PasswordTests {
   private func rig(allows: Bool = true) async throws -> Rig {
     try await Rig(
       configuration: .plain([NamingProvider(.plain { $0.allowPassword = allows })]))

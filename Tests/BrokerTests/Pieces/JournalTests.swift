@@ -5,7 +5,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.timeLimit(.minutes(2))) struct JournalTests {
+@Suite(.scheduled, .timeLimit(.minutes(2))) struct JournalTests {
   /// Knows one account.
   @BrokerActor private final class Source: JournalSource {
     var changes: [Change] = []
@@ -42,10 +42,7 @@ import Testing
     #expect(journal.failure == MemoryStore.failure && journal.unsavedAccounts.contains(account("a")))
     #expect(source.changed >= 1 && parts.store.grant("a")?.generation == 1)
     parts.store.set(.works)
-    #expect(
-      await parts.clock.passes(by: .milliseconds(200)) {
-        await eventually { parts.store.grant("a")?.generation == 2 }
-      })
+    #expect(await parts.clock.reaches(by: .milliseconds(200)) { parts.store.grant("a")?.generation == 2 })
     #expect(await eventually { journal.unsavedAccounts.isEmpty })
     #expect(journal.failure == nil && journal.failingSince == nil)
   }

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Which requests share connections.
-@Suite struct ConnectionPoolTests {
+@Suite(.scheduled) struct ConnectionPoolTests {
   private func pool(_ use: ConnectionPool.Use, _ size: Int) -> ConnectionPool {
     ConnectionPool(provider("example"), use, size: size)
   }

@@ -13,7 +13,7 @@ enum OAuthProviders {
 }
 
 /// What is shared by the accounts of one provider: its metadata, its keys, its places, its suspension.
-@Suite struct ProviderTests {
+@Suite(.scheduled) struct ProviderTests {
   private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
 
   private func expired(_ count: Int) async throws -> MemoryStore {

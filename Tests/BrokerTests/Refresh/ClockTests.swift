@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A wall clock that is set while the broker runs.
-@Suite(.timeLimit(.minutes(1))) struct ClockTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ClockTests {
   static let year = 365 * 86_400
 
   @Test(
@@ -166,7 +166,7 @@ import Testing
   }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct ExpiringTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ExpiringTests {
   @Test("A refresh token that will end is announced a week before and on its last day, once each, over restarts")
   func announced() async throws {
     let store = MemoryStore()
@@ -216,7 +216,7 @@ import Testing
   }
 }
 
-@Suite struct ClockAndRevocationTests {
+@Suite(.scheduled) struct ClockAndRevocationTests {
   @Test(
     "A revocation that waits for its provider is neither given up nor put off by a clock that was set",
     arguments: [ClockTests.year, -ClockTests.year])

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// What a failed refresh means to callers and to the account.
-@Suite struct FailureTests {
+@Suite(.scheduled) struct FailureTests {
   @Test("A refused refresh token is tried twice; then callers get an answer at once, even after a restart")
   func aDeadGrantAnswersAtOnceAlso() async throws {
     let rig = try await Rig(store: .expired("work"))

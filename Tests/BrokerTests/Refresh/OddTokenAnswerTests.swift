@@ -88,7 +88,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     + [201, 202].map { .init(["access_token": nil], .refused, status: $0) }
 }
 
-@Suite("Token answers outside the specification", .timeLimit(.minutes(1))) struct OddTokenAnswerTests {
+@Suite("Token answers outside the specification", .scheduled, .timeLimit(.minutes(1))) struct OddTokenAnswerTests {
   /// Answers a refresh with unusual members: the next tokens of its account.
   private func odd(_ answer: OddAnswer) -> ScriptedTransport.Answer {
     { request in
@@ -196,10 +196,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     #expect(rig.transport.count(.token) == 1)
     rig.store.set(.works)
     #expect(
-      await eventually {
-        rig.clock.advance(.seconds(1))
-        return rig.store.grant("work")?.refreshToken == Secret("work-r2")
-      })
+      await rig.clock.reaches(by: .seconds(1)) { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
     #expect(await rig.isQuiet())
     rig.clock.advance(.seconds(60))
     #expect(try await rig.token("work").access_token == "work-a3")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct RefreshTests {
+@Suite(.scheduled) struct RefreshTests {
   @Test("200 callers of two expired accounts share one refresh each and never get the other's token")
   func case200CallersOfTwoExpiredAccountsShare()
     async throws

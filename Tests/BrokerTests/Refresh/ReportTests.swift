@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The report of one caller about a token, and its effect on the others.
-@Suite(.timeLimit(.minutes(1))) struct ReportTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ReportTests {
   private static let attacker = Caller(uid: 1001, gid: 1001, groups: [], pid: 7)
   private static let neighbour = Caller(uid: 1002, gid: 1002, groups: [], pid: 8)
   private static let unit = Caller(uid: 1001, gid: 1001, groups: [], pid: 9, unit: "mail.service")
@@ -112,12 +112,7 @@ import Testing
         for report in reports { #expect(await report.value == .timedOut) }
         isOver.withLock { $0 = true }
       }
-      // Some may begin to wait late.
-      #expect(
-        await eventually {
-          rig.clock.advance(.milliseconds(10))
-          return isOver.withLock { $0 }
-        })
+      #expect(await rig.clock.reaches(by: .milliseconds(10)) { isOver.withLock { $0 } })
       await ended.value
       rig.transport.release(.token)
       #expect(await eventually { (try? await token(rig, Self.attacker).generation) == Int64(generation) + 1 })

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct DrainTests {
+@Suite(.scheduled) struct DrainTests {
   @Test("A refresh in progress is awaited, committed and released to its callers; later callers are refused")
   func aRefreshUnderWayIsAwaitedCommitted()
     async throws

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Broker
 
-@Suite struct ReloadTests {
+@Suite(.scheduled) struct ReloadTests {
   @Test("A file that cannot be used changes nothing") func aFileThatCannotBeUsedChanges() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -163,13 +163,13 @@ import Testing
     rig.reading.value = .success(.plain(rules: [rule]))
     _ = try await reload(rig).value
     #expect(await !isRefused())
-    let edges = Edges()
+    let (edges, applied) = AsyncStream.makeStream(of: Void.self)
     var last = BrokerConfiguration.plain()
-    last.applyToEdges = { _ in while edges.applied.isEmpty { await Task.yield() } }
+    last.applyToEdges = { _ in for await _ in edges {} }
     rig.reading.value = .success(last)
     let slow = reload(rig)
     #expect(await eventually { await isRefused() })
-    edges.apply("released")
+    applied.finish()
     _ = try await slow.value
   }
 }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.timeLimit(.minutes(1))) struct RouterTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct RouterTests {
   private func rig(_ rules: [Rule] = []) async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")

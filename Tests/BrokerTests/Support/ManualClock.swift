@@ -2,7 +2,6 @@ import Broker
 import Foundation
 import OAuth
 import Synchronization
-import TestSupport
 
 /// A clock that only a test moves. The wall clock and the timers differ only after a test steps the wall clock.
 final class ManualClock: Sendable {
@@ -89,39 +88,36 @@ final class ManualClock: Sendable {
   }
 }
 
-/// Waits until a condition holds, while other tasks run; false if it does not within ten seconds.
-func eventually(
-  isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool
-) async rethrows -> Bool {
-  let deadline = ContinuousClock.now + .seconds(10 * slowness)
-  while ContinuousClock.now < deadline {
-    if try await condition() { return true }
-    await Task.yield()
-  }
-  return false
-}
-
 extension ManualClock {
-  /// Does the work while time passes, whenever somebody comes to wait for it; at most two hundred times as fast as it does:
-  /// a thread that the machine does not run has time for its work before the minute is over that the work may take.
+  /// More steps are a wait for an event that does not depend on time.
+  static let mostSteps = 100_000
+
+  /// Does the work while time passes: one step whenever all tasks wait for it.
   func passes<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation, by step: Duration = .seconds(1), while work: () async -> Value
   ) async -> Value {
     let passing = Task {
-      let least = max(.zero, step / 200)
-      while !Task.isCancelled {
-        let next = ContinuousClock.now + least
+      for _ in 0..<Self.mostSteps {
         await settle()
-        if least >= .milliseconds(1) { try? await Task.sleep(until: next, clock: .continuous) }
+        guard !Task.isCancelled else { return }
         advance(step)
       }
+      fatalError("the work does not end within \(Self.mostSteps) steps of \(step)")
     }
     defer { passing.cancel() }
     return await work()
   }
-}
 
-/// Lets all runnable tasks run, before a test checks that an event did not happen.
-func settle() async {
-  for _ in 0..<500 { await Task.yield() }
+  /// Lets time pass, one step whenever all tasks wait for it, until a condition holds; false if not within `steps`.
+  func reaches(
+    isolation: isolated (any Actor)? = #isolation, by step: Duration, steps: Int = 2000,
+    _ condition: () async throws -> Bool
+  ) async rethrows -> Bool {
+    for _ in 0..<steps {
+      await settle()
+      if try await condition() { return true }
+      advance(step)
+    }
+    return false
+  }
 }

@@ -19,11 +19,18 @@ extern delay_hook swift_task_enqueueGlobalWithDelay_hook;
 extern deadline_hook swift_task_enqueueGlobalWithDeadline_hook;
 extern SWIFTCALL void swift_job_run(void *job, void *identity, void *implementation);
 
+typedef SWIFTCALL void (*delay_original)(unsigned long long delay, void *job);
+typedef SWIFTCALL void (*deadline_original)(
+  long long sec, long long nsec, long long tsec, long long tnsec, int clock, void *job);
+
+static bool (*is_ours)(void);
 static void (*handler)(void *job);
 
 static SWIFTCALL void taken(void *job, enqueue_original original) {
-  (void)original;
-  handler(job);
+  if (is_ours())
+    handler(job);
+  else
+    original(job);
 }
 
 static void refuse(const char *what) {
@@ -32,17 +39,18 @@ static void refuse(const char *what) {
 }
 
 static SWIFTCALL void taken_delayed(unsigned long long delay, void *job, void *original) {
-  (void)delay, (void)job, (void)original;
-  refuse("Task.sleep");
+  if (is_ours()) refuse("Task.sleep");
+  ((delay_original)original)(delay, job);
 }
 
 static SWIFTCALL void taken_deadline(
   long long sec, long long nsec, long long tsec, long long tnsec, int clock, void *job, void *original) {
-  (void)sec, (void)nsec, (void)tsec, (void)tnsec, (void)clock, (void)job, (void)original;
-  refuse("a clock's sleep");
+  if (is_ours()) refuse("a clock's sleep");
+  ((deadline_original)original)(sec, nsec, tsec, tnsec, clock, job);
 }
 
-void simulation_take_over(void (*handle)(void *job)) {
+void simulation_take_over(bool (*takes)(void), void (*handle)(void *job)) {
+  is_ours = takes;
   handler = handle;
   swift_task_enqueueGlobal_hook = taken;
   swift_task_enqueueMainExecutor_hook = taken;

@@ -1,5 +1,6 @@
 @preconcurrency import Foundation
 @preconcurrency import Glibc
+import Scheduling
 
 /// Lives many seeds' worlds, and shows the first that breaks an invariant.
 @main
@@ -39,7 +40,7 @@ enum Simulate {
 
   /// Lives the seeds one after the other; the exit status.
   static func work(_ command: CommandLineOptions) -> Int32 {
-    Scheduler.takeOver()
+    Scheduler.takeOver(.process)
     var tally = Counts()
     var failures = 0
     var seed = command.first

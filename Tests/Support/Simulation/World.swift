@@ -7,6 +7,7 @@ import OAuth
 import Principals
 import Providers
 import SQLiteStore
+import Scheduling
 import Sealing
 
 /// One seed's world: a broker, its machine, providers, users and programs.

@@ -1,9 +1,12 @@
 #ifndef CSIMULATION_H
 #define CSIMULATION_H
 
-// From now on every job of Swift's global executor goes to `taken` instead of a thread of its pool, and whatever would
-// wait on a real clock ends the process: nothing of a simulation may depend on one.
-void simulation_take_over(void (*taken)(void *job));
+#include <stdbool.h>
+
+// From now on every job of Swift's global executor that is enqueued while `takes` returns true goes to `taken` instead of
+// a thread of its pool, and a wait on a real clock then ends the process: a simulation must not depend on one. Other jobs
+// go to Swift's own executor.
+void simulation_take_over(bool (*takes)(void), void (*taken)(void *job));
 
 // Runs a job that was taken, on this thread, to its next suspension.
 void simulation_run(void *job);

@@ -5,6 +5,7 @@ import Grants
 import OAuth
 import Principals
 import Providers
+import Scheduling
 
 /// One seed's fleet: 2 to 4 brokers on one store, whose processes stand still, whose clocks differ, and whose
 /// notifications come late or never.

@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Grants
 import SQLiteStore
+import Scheduling
 
 /// The store of the broker: the real store in a real folder, or rows in memory, behind a disk with faults.
 final class ModelStore: Store, @unchecked Sendable {
