@@ -39,11 +39,14 @@ extension CommitQueue {
 
   /// After a failure: registers the node again, with the first of the groups that follow.
   ///
-  /// - Parameter isOwn: no other process has the node's id.
+  /// The row decides whether another process has the node's id: its lock may be left to an earlier session of this process
+  /// or machine, which the server still believes to be connected.
+  ///
+  /// - Parameter isOwn: the lock excludes another process.
   /// - Returns: whether the database is another copy than the one of the latest group.
   func enter(_ node: OwnNode, isOwn: Bool, _ session: Session, until deadline: Duration) throws -> Bool {
-    guard isOwn else {
-      throw StoreError.shared(.init(.refused, target.location, "another process uses this machine's node id"))
+    if try !isOwn && node.isReplaced(session, until: deadline) {
+      throw StoreError.shared(.init(.sharedNode, target.location, "another process uses this machine's node id"))
     }
     let found = try session.ask(
       "SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node.id)], until: deadline

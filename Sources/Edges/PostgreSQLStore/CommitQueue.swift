@@ -204,7 +204,7 @@ final class CommitQueue: @unchecked Sendable {
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
           throw StoreError.shared(
-            .init(.refused, target.location, "this machine's latest write is missing, as in a restored copy"))
+            .init(.otherCopy, target.location, "this machine's latest write is missing, as in a restored copy"))
         }
         latest = group.id
         return group.results(answers)

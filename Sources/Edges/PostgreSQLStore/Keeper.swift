@@ -168,6 +168,8 @@ final class Keeper: @unchecked Sendable {
   }
 
   func disconnect() {
+    // The connection ends now. Its descriptor is closed after the source was cancelled.
+    session?.shutDown()
     source?.cancel()
     (source, session) = (nil, nil)
     owned.withLock { $0 = false }
@@ -213,17 +215,25 @@ final class Keeper: @unchecked Sendable {
     }
     _ = try run(new, [Query("SET synchronous_commit = off"), Query("LISTEN \(Self.channel)")])
     isDeaf = try !probe(new)
-    let isLocked = try node.lock(new, until: clock.uptime() + Self.patience)
+    try own(new)
     session = new
-    owned.withLock { $0 = isLocked }
-    // Not closed by the source: libpq closes it, after the source was cancelled.
+    // libpq closes the descriptor. Until the source is cancelled, another one for that number would not fire.
+    nonisolated(unsafe) let kept = new
     let source = DispatchSource.makeReadSource(fileDescriptor: new.descriptor, queue: queue)
     source.setEventHandler { [weak self] in self?.hear() }
+    source.setCancelHandler { withExtendedLifetime(kept) {} }
     source.activate()
     self.source = source
     try catchUp(new)
     try beat(new)
     return new
+  }
+
+  /// Takes the node's lock, or tries again: an earlier session may have it until the server notices its end.
+  private func own(_ session: Session) throws {
+    guard !hasNode else { return }
+    let isLocked = try node.lock(session, until: clock.uptime() + Self.patience)
+    owned.withLock { $0 = isLocked }
   }
 
   /// Whether a notification arrives.
@@ -240,6 +250,7 @@ final class Keeper: @unchecked Sendable {
   private func tick() {
     do {
       let session = try connected()
+      try own(session)
       let now = clock.uptime()
       if now - last.heartbeat >= OwnNode.heartbeat { try beat(session) }
       if now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }

@@ -32,6 +32,16 @@ struct OwnNode: Sendable {
     ).value?.text
   }
 
+  /// Whether another run, which gave a sign just now, is registered.
+  func isReplaced(_ session: Session, until deadline: Duration) throws -> Bool {
+    let answer = try session.ask(
+      """
+      SELECT 1::int8 FROM grantd.node WHERE id = $1::text AND run <> $2::text AND ended_at IS NULL
+        AND seen_at > clock_timestamp() - interval '\(Self.silence.components.seconds) s'
+      """, [.text(id), .text(run)], until: deadline)
+    return !answer.rows.isEmpty
+  }
+
   /// Records this run. What the one before it held is free, and its logins are this one's.
   ///
   /// - Parameter group: the first value of the node's ``CommitGroup/id``.

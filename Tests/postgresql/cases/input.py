@@ -88,13 +88,17 @@ def read_only(world):
     assert one.get("a") == "a-a2"
 
 
+def fill_disk(world):
+    world.sql("CREATE FUNCTION public.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+              "RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;"
+              "CREATE TRIGGER full_disk BEFORE UPDATE ON grantd.refresh FOR EACH ROW EXECUTE FUNCTION public.full()")
+
+
 def full_disk(world):
     """The server's disk is full: reported with the next step, nothing is sent, and it works when there is space."""
     one = world.machine("one")
     one.adopt("a")
-    world.sql("CREATE FUNCTION public.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-              "RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;"
-              "CREATE TRIGGER full_disk BEFORE UPDATE ON grantd.refresh FOR EACH ROW EXECUTE FUNCTION public.full()")
+    fill_disk(world)
     one.attempt("token.report_rejected", account="a", generation=1, timeout=2)
     store = eventually("the failure is reported", lambda: one.status()["store"]["state"] != "ok" and one.status()["store"])
     assert "disk of the database server is full" in store["message"] and "free space" in store["hint"], store

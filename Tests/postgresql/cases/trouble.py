@@ -3,6 +3,7 @@
 import random
 import time
 
+from cases.input import fill_disk
 from cases.leases import under_way
 from grantd_testing import Gone, Refused
 from machines import eventually
@@ -71,6 +72,8 @@ def restart(world):
         for machine in (one, two):
             eventually(f"{token} is served after {mode}", lambda: machine.get("a") == token, 30)
     assert not world.provider.ledger["revoked"]
+    for machine in (one, two):
+        assert not machine.lines("node id"), machine.lines("node id")
 
 
 def away(world):
@@ -121,6 +124,57 @@ def killed_sessions(world):
     eventually("the new token is heard of", lambda: two.get("a") == "a-a3")
 
 
+def take_lock(world):
+    """A session that has the machine's lock, and keeps it; the machine's own ended."""
+    session = world.cluster.session(world.database)
+    session.stdin.write("SELECT pg_advisory_lock(x'67726e74'::int, hashtext((SELECT id FROM grantd.node)));\n")
+    session.stdin.flush()
+    eventually("the session waits", lambda: world.value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1")
+    assert has_lock(world, "grantd")
+    world.sql("SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database "
+              "WHERE datname = current_database() AND locktype = 'advisory' AND granted")
+    eventually("it has the lock", lambda: has_lock(world, "psql"))
+    return session
+
+
+def has_lock(world, program):
+    return world.value(
+        "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted "
+        f"AND datname = current_database() AND application_name = '{program}'") == "1"
+
+
+def kept_lock(world):
+    """The server takes an earlier session of the machine for a living one, which has the node's lock: writes resume after a
+    failure, and the lock is taken as soon as it is free."""
+    one = world.machine("one")
+    one.adopt("a")
+    old = take_lock(world)
+    fill_disk(world)
+    one.attempt("token.report_rejected", account="a", generation=1, timeout=1)
+    eventually("the failure is reported", lambda: one.status()["store"]["state"] != "ok")
+    world.sql("DROP TRIGGER full_disk ON grantd.refresh")
+    eventually("a new token", lambda: one.get("a") == "a-a3")
+    assert not one.lines("node id"), one.lines("node id")
+    old.kill()
+    eventually("the machine has the lock", lambda: has_lock(world, "grantd"), 5)
+
+
+def other_run(world):
+    """Another process registered the node, and has its lock: writes are refused, and the reason is named."""
+    one = world.machine("one")
+    one.adopt("a")
+    old = take_lock(world)
+    world.sql("UPDATE grantd.node SET run = 'other', seen_at = clock_timestamp() + interval '1 hour';"
+              "UPDATE grantd.writer SET last = 'other'")
+    one.attempt("token.report_rejected", account="a", generation=1, timeout=1)
+    store = eventually("it is reported", lambda: "node id" in one.status()["store"].get("message", "") and one.status()["store"])
+    assert "stop the other grantd" in store["hint"], store
+    assert world.provider.refreshes() == 1
+    world.sql("UPDATE grantd.node SET seen_at = clock_timestamp() - interval '1 min'")
+    eventually("a new token", lambda: one.get("a") == "a-a3")
+    old.kill()
+
+
 def lost_answers(world):
     """The answer to a COMMIT is lost, at each step of a refresh: the broker finds out whether it was done."""
     proxy = Proxy(world.case / "proxy", world.cluster.folder)
@@ -168,4 +222,4 @@ def unknown_commit(world):
 
 CASES = {
     "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions,
-    "lost-answers": lost_answers, "unknown-commit": unknown_commit}
+    "kept-lock": kept_lock, "other-run": other_run, "lost-answers": lost_answers, "unknown-commit": unknown_commit}

@@ -2,7 +2,7 @@
 public struct SharedStoreTrouble: Sendable, Equatable {
   public enum Kind: Sendable, CaseIterable {
     case library, settings, unreachable, notPermitted, key, schema, lockTimeout, fullDisk, readOnly, pooler, unconfirmed
-    case refused
+    case sharedNode, otherCopy, refused
   }
 
   public var kind: Kind
@@ -29,7 +29,7 @@ public struct SharedStoreTrouble: Sendable, Equatable {
     case .readOnly: "\(location) is read-only: \(detail)"
     case .pooler: "\(location) is behind a connection pooler: \(detail)"
     case .unconfirmed: "\(location): a commit was not confirmed by the standby"
-    case .refused: "\(location): \(detail)"
+    case .sharedNode, .otherCopy, .refused: "\(location): \(detail)"
     }
   }
 
@@ -48,6 +48,8 @@ public struct SharedStoreTrouble: Sendable, Equatable {
     case .readOnly: "connect to the primary server; list all servers in host= so that grantd finds it"
     case .pooler: "connect to PostgreSQL directly: grantd needs two connections of its own"
     case .unconfirmed: "look at the synchronous standby; grantd tries again"
+    case .sharedNode: "stop the other grantd, which has a copy of this state folder; grantd tries again"
+    case .otherCopy: "if a backup was restored, nothing: grantd compares all accounts with it"
     case .refused: "look into the log of the database server; grantd tries again"
     }
   }

@@ -52,6 +52,12 @@ final class Session {
     }
   }
 
+  /// Ends the connection before its descriptor is closed.
+  func shutDown() {
+    isLost = true
+    _ = Glibc.shutdown(clibpq_socket(connection), Int32(SHUT_RDWR))
+  }
+
   var descriptor: Int32 { clibpq_socket(connection) }
   /// The server's process as the connection's start named it.
   var process: Int64 { Int64(clibpq_process(connection)) }
