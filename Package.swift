@@ -134,7 +134,9 @@ let package = Package(
       ]),
     room("Pages", ["PlainText"]),
     room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
-    fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", "Principals", nioCore, nioPosix, nioHTTP1, logging]),
+    fastRoom(
+      "HTTPServer",
+      ["BrokerAPI", "CLinux", "Callers", "Listening", "Platform", "Principals", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
       "Loopback",
       [

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Glibc
+import Listening
 import NIOCore
 import Synchronization
 import TestSupport

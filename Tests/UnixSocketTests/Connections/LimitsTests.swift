@@ -1,6 +1,7 @@
 import BrokerAPI
 import CLinux
 import Glibc
+import Listening
 import NIOCore
 import Principals
 import Synchronization

@@ -2,6 +2,7 @@ import BrokerAPI
 import CLinux
 import Foundation
 import Glibc
+import Listening
 import NIOCore
 import Principals
 import Synchronization

@@ -40,15 +40,23 @@ public final class HTTPConnection: Sendable {
   /// Since when it has been that, in nanoseconds of the loops' clock.
   private let since = Atomic(NIODeadline.now().uptimeNanoseconds)
 
-  /// - Parameter groups: where the units of processes are known; nil: it is a TCP connection.
-  init(_ channel: any Channel, _ groups: ControlGroups?, _ served: NIOLoopBound<ServedConnections>) {
+  /// Where its caller is remembered if it gets no place.
+  private let refused: RefusedCallers?
+
+  /// - Parameter refused: nil: not remembered.
+  init(
+    _ channel: any Channel, _ origin: Origin, _ served: NIOLoopBound<ServedConnections>,
+    _ refused: RefusedCallers? = nil
+  ) {
     self.channel = channel
+    self.origin = origin
     self.served = served
-    if let groups {
-      origin = Self.caller(channel, groups).map(Origin.process) ?? .nobody
-    } else {
-      origin = Self.peer(of: channel).map(Origin.peer) ?? .nobody
-    }
+    self.refused = refused
+  }
+
+  /// A TCP connection.
+  convenience init(_ channel: any Channel, _ served: NIOLoopBound<ServedConnections>) {
+    self.init(channel, Self.peer(of: channel).map(Origin.peer) ?? .nobody, served)
   }
 
   public var progress: Progress { Progress(rawValue: state.load(ordering: .relaxed)) ?? .over }
@@ -108,6 +116,15 @@ public final class HTTPConnection: Sendable {
 
   public func close() { channel.close(promise: nil) }
 
+  /// There is no place for it.
+  func refuse(_ share: Share) {
+    refused?.add(share)
+    close()
+  }
+
+  /// Its place is free.
+  func leavePlace(of share: Share) { refused?.remove(share) }
+
   // MARK: Who is at the other end. On the connection's event loop
 
   /// The user of a TCP connection's other end, as the kernel reported at accept, before a fast client closed its end;
@@ -128,14 +145,6 @@ public final class HTTPConnection: Sendable {
       }
     }
     return peer ?? nil
-  }
-
-  private static func caller(_ channel: any Channel, _ groups: ControlGroups) -> Caller? {
-    let caller = withDescriptor(of: channel) { descriptor -> Caller? in
-      guard let credentials = Peer.credentials(of: descriptor) else { return nil }
-      return try? Peer(of: descriptor, credentials, groups: groups).caller
-    }
-    return caller ?? nil
   }
 
   private static func withDescriptor<Result>(of channel: any Channel, _ ask: (Int32) -> Result) -> Result? {

@@ -57,7 +57,7 @@ final class HolderPlaces: HTTPPlaces {
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
     let holder = callers.holder(of: peer)
     let waiting = share(holder)
-    guard takePlace(waiting) else { return connection.close() }
+    guard takePlace(waiting) else { return connection.refuse(waiting) }
     func again(isSearched: Bool) -> () -> Void {
       { [self] in
         budget.giveBack(1, of: waiting)
@@ -120,6 +120,7 @@ final class HolderPlaces: HTTPPlaces {
   func ended(_ connection: HTTPConnection) {
     guard let one = open.removeValue(forKey: ObjectIdentifier(connection)) else { return }
     budget.giveBack(1, of: one.share)
+    connection.leavePlace(of: one.share)
   }
 
   private func begin(_ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?) {
@@ -127,7 +128,7 @@ final class HolderPlaces: HTTPPlaces {
     guard connection.progress != .over else { return }
     guard !isClosed, takePlace(share) else {
       logger.debug("a connection was refused: too many at once", metadata: ["holder": "\(share.text)"])
-      return connection.close()
+      return connection.refuse(share)
     }
     open[ObjectIdentifier(connection)] = Open(connection: connection, share: share)
     let application = self.application

@@ -1,44 +1,36 @@
 import Callers
 import Glibc
 import NIOCore
-import NIOPosix
 
 /// Listens at one port on 127.0.0.1 and ::1. A client may try either for `localhost`, and another user who listens on the
 /// second one would get its requests.
 struct LoopbackBinding {
-  struct Listener {
-    let host: String
-    let port: Int
-    let channel: any Channel
-
-    /// The name that ``HTTPServer/SocketKeeper`` knows the family by.
-    var family: String { LoopbackBinding.family(host) }
-  }
-
   /// The kernel may choose a number for one family that another program has on the other one.
   private static let attempts = 16
 
   /// A socket that listens: the kernel accepts connections, and none is served yet.
-  private struct Bound {
+  struct Bound {
     let host: String
+    let address: SocketAddress
     let port: Int
     let descriptor: Int32
 
     var family: String { LoopbackBinding.family(host) }
   }
 
-  let bootstrap: ServerBootstrap
   let keeper: HTTPServer.SocketKeeper?
   /// Connections that wait in the kernel.
   let backlog: Int32
+  /// Called before a socket listens.
+  let setUp: (Int32) -> Void
 
   /// The wanted address first; the other one only if the machine has that family.
   ///
   /// - Parameter port: 0: the kernel chooses.
-  func bind(_ host: String, _ port: Int) async throws(HTTPServerError) -> [Listener] {
+  func bind(_ host: String, _ port: Int) throws(HTTPServerError) -> [Bound] {
     for attempt in 1...Self.attempts {
       do throws(HTTPServerError) {
-        return try await bindBoth(host, port)
+        return try bindBoth(host, port)
       } catch {
         guard port == 0, error.code == EADDRINUSE, attempt < Self.attempts else { throw error }
       }
@@ -47,7 +39,7 @@ struct LoopbackBinding {
   }
 
   /// No client is served before both addresses are had.
-  private func bindBoth(_ host: String, _ port: Int) async throws(HTTPServerError) -> [Listener] {
+  private func bindBoth(_ host: String, _ port: Int) throws(HTTPServerError) -> [Bound] {
     let first = try bound(host, port)
     var all = [first]
     do throws(HTTPServerError) {
@@ -60,23 +52,7 @@ struct LoopbackBinding {
         throw error
       }
     }
-    return try await served(all)
-  }
-
-  private func served(_ all: [Bound]) async throws(HTTPServerError) -> [Listener] {
-    var listeners: [Listener] = []
-    for (index, one) in all.enumerated() {
-      do {
-        let channel = try await bootstrap.listening(on: one.descriptor, backlog: backlog)
-        listeners.append(Listener(host: one.host, port: one.port, channel: channel))
-      } catch {
-        for listener in listeners { try? await listener.channel.close().get() }
-        for rest in all[(index + 1)...] { close(rest.descriptor) }
-        for one in all { keeper?.forget(one.port, one.family) }
-        throw failure((error as? IOError)?.errnoCode ?? EINVAL, one.host, one.port)
-      }
-    }
-    return listeners
+    return all
   }
 
   private func failure(_ code: Int32, _ host: String, _ port: Int) -> HTTPServerError {
@@ -93,26 +69,29 @@ struct LoopbackBinding {
     let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
     let descriptor = socket(Int32(address.protocol.rawValue), type, 0)
     guard descriptor >= 0 else { throw failure(errno, host, port) }
+    setUp(descriptor)
     var on: Int32 = 1
     let isBound = address.withSockAddr { address, length in
       setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, socklen_t(MemoryLayout<Int32>.size)) == 0
         && Glibc.bind(descriptor, address, socklen_t(length)) == 0 && listen(descriptor, backlog) == 0
     }
-    guard isBound, let chosen = Self.address(of: descriptor)?.port else {
+    guard isBound, let own = Self.address(of: descriptor), let chosen = own.port else {
       let code = errno
       close(descriptor)
       throw failure(code, host, port)
     }
-    return Bound(host: host, port: chosen, descriptor: descriptor)
+    return Bound(host: host, address: own, port: chosen, descriptor: descriptor)
   }
 
   /// The socket that the process before listened with: connections wait in it.
   private func earlier(_ host: String, _ port: Int) -> Bound? {
     let family = Self.family(host)
     guard port != 0, let keeper, let descriptor = keeper.earlier(port, family) else { return nil }
-    let address = Self.address(of: descriptor)
-    if address?.ipAddress == host, address?.port == port, listen(descriptor, backlog) == 0 {
-      return Bound(host: host, port: port, descriptor: descriptor)
+    setUp(descriptor)
+    if let address = Self.address(of: descriptor), address.ipAddress == host, address.port == port,
+      fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0, listen(descriptor, backlog) == 0
+    {
+      return Bound(host: host, address: address, port: port, descriptor: descriptor)
     }
     keeper.forget(port, family)
     close(descriptor)

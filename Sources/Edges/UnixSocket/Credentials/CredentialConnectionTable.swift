@@ -1,3 +1,4 @@
+import Listening
 import NIOCore
 
 /// The connections for credentials, on their loop. At the limit the next ones wait in the kernel: none is refused

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Callers
 import Glibc
+import Listening
 import Logging
 import NIOCore
 import Principals

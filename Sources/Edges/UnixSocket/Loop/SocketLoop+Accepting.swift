@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Listening
 import Logging
 import NIOCore
 

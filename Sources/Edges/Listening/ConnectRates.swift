@@ -1,31 +1,31 @@
-import NIOCore
+public import NIOCore
 
 /// How many connections each user opens in a second, by the user id that the kernel reports. For the loop only.
 ///
 /// Identifying a client costs ten times as much as its user id, so a user over the limit is refused without it. A
 /// connection that gets a cached token is not counted.
-struct ConnectRates {
+public struct ConnectRates: Sendable {
   /// Users with a separate allowance. All further users share one.
-  static let mostUsers = 4096
+  package static let mostUsers = 4096
   /// Seconds of the rate that are available after a pause.
   static let burst = 2.0
 
-  private struct Allowance {
+  private struct Allowance: Sendable {
     var left: Double
     var at: NIODeadline
   }
 
-  let perSecond: Int
+  public let perSecond: Int
   private var allowances: [UInt32: Allowance] = [:]
   private var further: Allowance
 
-  init(perSecond: Int, at now: NIODeadline = .now()) {
+  public init(perSecond: Int, at now: NIODeadline = .now()) {
     self.perSecond = perSecond
     further = Allowance(left: Double(perSecond) * Self.burst, at: now)
   }
 
   /// Counts a connection of the user. False: the user is over the limit.
-  mutating func take(_ user: UInt32, at now: NIODeadline) -> Bool {
+  public mutating func take(_ user: UInt32, at now: NIODeadline) -> Bool {
     guard let known = allowances[user] else {
       guard allowances.count < Self.mostUsers else { return Self.take(from: &further, perSecond, now) }
       var allowance = Allowance(left: Double(perSecond) * Self.burst, at: now)
@@ -38,12 +38,12 @@ struct ConnectRates {
   }
 
   /// The connection is not counted after all.
-  mutating func giveBack(_ user: UInt32) {
+  public mutating func giveBack(_ user: UInt32) {
     if allowances[user] != nil { allowances[user]?.left += 1 } else { further.left += 1 }
   }
 
   /// Removes the users that have opened nothing for ``burst`` seconds.
-  mutating func removeIdle(at now: NIODeadline) {
+  public mutating func removeIdle(at now: NIODeadline) {
     allowances = allowances.filter { now - $0.value.at < .nanoseconds(Int64(Self.burst * 1e9)) }
   }
 

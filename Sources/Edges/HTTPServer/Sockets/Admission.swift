@@ -1,0 +1,129 @@
+import BrokerAPI
+import CLinux
+import Callers
+import Glibc
+import Listening
+import Logging
+import NIOCore
+import Principals
+import Synchronization
+
+/// Which new connections are served: not those of clients that have closed them, of users that open too many in a
+/// second, and of callers that were refused a moment ago. For the thread that accepts.
+struct Admission: Sendable {
+  private let application: (any CallerApplication)?
+  private let refused: RefusedCallers
+  private let groups: ControlGroups
+  private let callers: LoopbackCallers
+  private let logger: Logger
+  private var connects: ConnectRates
+  private var unnamed: ConnectRates
+  private var refusals = Refusals()
+  private static let own = geteuid()
+
+  init(
+    _ application: any HTTPApplication, _ limits: HTTPServer.Limits, _ groups: ControlGroups, _ refused: RefusedCallers,
+    _ logger: Logger
+  ) {
+    self.application = application as? any CallerApplication
+    self.refused = refused
+    self.groups = groups
+    self.logger = logger
+    callers = LoopbackCallers(groups: groups)
+    connects = ConnectRates(perSecond: limits.connectsPerSecond)
+    unnamed = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
+  }
+
+  struct Admitted: Sendable {
+    let origin: HTTPConnection.Origin
+    /// No rule names its caller: of these few wait for the event loop.
+    var isUnnamed = false
+  }
+
+  /// Nil: the connection is closed.
+  ///
+  /// - Parameters:
+  ///   - own: the address of the listener; nil: a Unix socket.
+  ///   - other: that of the client.
+  mutating func admit(
+    _ descriptor: Int32, _ own: SocketAddress?, _ other: UnsafeRawPointer, at now: NIODeadline
+  ) -> Admitted? {
+    let nobody = application?.identifiesCallers == true ? nil : Admitted(origin: .nobody)
+    guard let own else {
+      guard let credentials = Peer.credentials(of: descriptor), clinux_has_closed(descriptor) == 0 else {
+        return nobody
+      }
+      guard isUnlimited(credentials.uid) || isWithinRate(credentials.uid, at: now) else { return nil }
+      guard let caller = try? Peer(of: descriptor, credentials, groups: groups).caller else { return nobody }
+      return admit(.process(caller), caller, at: now)
+    }
+    guard let peer = own.withSockAddr({ own, _ in LoopbackPeer(of: descriptor, own: own, other: other) }) else {
+      return nobody
+    }
+    if isUnlimited(peer.uid) { return Admitted(origin: .peer(peer)) }
+    guard isWithinRate(peer.uid, at: now) else { return nil }
+    return admit(.peer(peer), callers.known(peer) ?? callers.withoutUnit(peer), at: now)
+  }
+
+  /// Root and the broker's own user.
+  private func isUnlimited(_ uid: UInt32) -> Bool { uid == 0 || uid == Self.own }
+
+  private mutating func isWithinRate(_ uid: UInt32, at now: NIODeadline) -> Bool {
+    let user = SubordinateUsers.shared.owner(of: uid) ?? uid
+    guard !connects.take(user, at: now) else { return true }
+    report(user, connects.perSecond, at: now)
+    return false
+  }
+
+  private mutating func admit(_ origin: HTTPConnection.Origin, _ caller: Caller, at now: NIODeadline) -> Admitted? {
+    guard !isUnlimited(caller.uid) else { return Admitted(origin: origin) }
+    guard !refused.contains(caller.holder, at: now) else { return nil }
+    guard application?.callerClass(of: caller) == .unnamed else { return Admitted(origin: origin) }
+    let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
+    guard unnamed.take(user, at: now) else {
+      report(user, unnamed.perSecond, at: now)
+      return nil
+    }
+    return Admitted(origin: origin, isUnnamed: true)
+  }
+
+  private mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {
+    guard let others = refusals.refused(at: now) else { return }
+    logger.warning(
+      "an HTTP connection was refused: uid \(user) opens more than \(limit) in a second\(others > 0 ? "; \(others) more before it" : "")",
+      metadata: ["uid": "\(user)"])
+  }
+}
+
+/// Callers that got no place a moment ago: further connections of theirs are refused before an event loop gets them.
+final class RefusedCallers: Sendable {
+  private static let remembered = TimeAmount.milliseconds(100)
+  /// Callers without a rule take places from each other: a free one would be taken again at once.
+  private static let rememberedUnnamed = TimeAmount.seconds(1)
+  /// All are forgotten when there are more.
+  private static let most = 1024
+
+  private let until = Mutex<[Holder: NIODeadline]>([:])
+
+  func contains(_ holder: Holder, at now: NIODeadline) -> Bool {
+    until.withLock { until in
+      guard let end = until[holder] else { return false }
+      if now < end { return true }
+      until[holder] = nil
+      return false
+    }
+  }
+
+  func add(_ share: Share, at now: NIODeadline = .now()) {
+    until.withLock { until in
+      if until.count >= Self.most { until = [:] }
+      until[share.holder] = now + (share.isUnnamed ? Self.rememberedUnnamed : Self.remembered)
+    }
+  }
+
+  /// One of its places is free.
+  func remove(_ share: Share) {
+    guard !share.isUnnamed else { return }
+    until.withLock { _ = $0.removeValue(forKey: share.holder) }
+  }
+}

@@ -1,0 +1,72 @@
+"""One user opens connections as fast as it can: it is refused, and other users get theirs."""
+
+import contextlib
+import json
+import time
+
+import people
+from cases.floods import P99_SECONDS, attacker, delays
+from rig import case, must
+from scene import OTHER, USER
+
+# Requests, each on a new connection, and how many the listener lets a user without a rule open.
+MANY, BURST, PER_SECOND = 700, 200, 100
+NOISE = 30
+# After so long the kernel sends a SYN again, if there was no room for the first.
+AGAIN_SECONDS = 0.9
+ATTACKERS, SECONDS = 4, 3
+
+COUNT = """
+import json, socket, sys, time
+place, count = json.loads(sys.argv[1])
+text = b"GET /none HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\nConnection: close\\r\\n\\r\\n" % place
+answered, begun = 0, time.monotonic()
+for number in range(count):
+    try:
+        with socket.create_connection(("127.0.0.1", place), 20) as made:
+            made.sendall(text)
+            answered += made.recv(1 << 16).startswith(b"HTTP/1.1 404")
+    except ConnectionError:
+        pass
+print(json.dumps([answered, time.monotonic() - begun]))
+"""
+
+CHURN = """
+import json, socket, sys
+[place] = json.loads(sys.argv[1])
+print("ready", flush=True)
+while True:
+    with socket.socket() as made:
+        try:
+            made.connect(("127.0.0.1", place))
+            made.send(b"x")
+        except OSError:
+            pass
+"""
+
+
+@case("accept.rate", "setpriv")
+def rate(scene):
+    """A user without a rule opens few connections in a second; a user with a rule as many as a program needs."""
+    place = json.dumps([scene.system.address, MANY])
+    answered, seconds = people.run(USER, COUNT, place)
+    must(answered == MANY, f"{answered} of {MANY} requests of a user with a rule are answered")
+    answered, seconds = people.run(OTHER, COUNT, place)
+    most = BURST + PER_SECOND * seconds + NOISE
+    must(BURST / 2 <= answered <= most, f"{answered} of {MANY} requests are answered in {seconds:.1f} s, {most:.0f} at most")
+    must(scene.system.lines(f"uid {OTHER} opens more than {PER_SECOND}"), "the log does not report it")
+
+
+@case("accept.churn", "setpriv")
+def churn(scene):
+    """Four users connect, send a byte and close without end: no other user's connection waits for a second SYN."""
+    broker = scene.system
+    quiet = max(delays(broker, 1))
+    with contextlib.ExitStack() as stack:
+        for number in range(ATTACKERS):
+            stack.enter_context(attacker(OTHER + 100 + number, CHURN, broker.address))
+        time.sleep(0.2)
+        new, kept = delays(broker, SECONDS)
+    figures = f"p99 of new connections {new * 1000:.0f} ms, of an open one {kept * 1000:.0f} ms, {quiet * 1000:.0f} ms before"
+    must(new < max(P99_SECONDS, 2 * quiet) and new < AGAIN_SECONDS and kept < max(P99_SECONDS, 2 * quiet), figures)
+    print(f"# {figures}", flush=True)
