@@ -38,16 +38,28 @@ struct KeptRow: Sendable {
   func put(in db: Database, _ sealer: Sealer) throws {
     let places = table.columns.map { _ in ", ?" }.joined()
     let list = table.columns.joined(separator: ", ")
-    try db.statement("INSERT OR IGNORE INTO \(table.name) (rowid, \(list)) VALUES (?\(places))")
-      .run([.integer(number)] + table.resealed(values, from: self.sealer, to: sealer))
+    let insert = try db.statement("INSERT OR IGNORE INTO \(table.name) (rowid, \(list)) VALUES (?\(places))")
+    try Self.ignoringTypes {
+      try insert.run([.integer(number)] + table.resealed(values, from: self.sealer, to: sealer))
+    }
   }
 
   /// Within its database, under another key. A row that can be read, such as a token of an account that cannot, is sealed
   /// as a whole.
   func reseal(in db: Database, to sealer: Sealer) throws {
     let list = table.columns.map { "\($0) = ?" }.joined(separator: ", ")
-    try db.statement("UPDATE \(table.name) SET \(list) WHERE rowid = ?")
-      .run(type.resealed(values, from: self.sealer, to: sealer) + [.integer(number)])
+    let update = try db.statement("UPDATE \(table.name) SET \(list) WHERE rowid = ?")
+    try Self.ignoringTypes {
+      try update.run(type.resealed(values, from: self.sealer, to: sealer) + [.integer(number)])
+    }
+  }
+
+  /// The tables are strict: a row with a value of a wrong type, by damage, cannot be written. It is only in the database
+  /// that is put aside, or stays as it is.
+  private static func ignoringTypes(_ body: () throws -> Void) throws {
+    do {
+      try body()
+    } catch let error as DatabaseError where error.code == .constraint {}
   }
 
   /// The rows of an account.
