@@ -7,6 +7,7 @@ import os
 import sys
 
 import dbus
+import dbus.lowlevel
 import dbus.mainloop.glib
 import dbus.service
 from gi.repository import GLib
@@ -67,6 +68,23 @@ class Desktop(dbus.service.Object):
         return 1
 
 
+def forge():
+    """Another process sends logind's signals to each connection: no subscription is needed for that."""
+    forger = dbus.bus.BusConnection(os.environ["DBUS_SESSION_BUS_ADDRESS"])
+    path = f"{FOLDER}/session/_31"
+    hint = dbus.Dictionary({"LockedHint": dbus.Boolean(True)}, signature="sv")
+    for name in filter(lambda name: name.startswith(":"), forger.list_names()):
+        for place, interface, member, signature, values in (
+                (FOLDER, MANAGER, "PrepareForSleep", "b", [True]), (path, SESSION, "Lock", "", []),
+                (path, PROPERTIES, "PropertiesChanged", "sa{sv}as", [SESSION, hint, []])):
+            message = dbus.lowlevel.SignalMessage(place, interface, member)
+            message.set_destination(name)
+            message.append(signature=signature, *values)
+            forger.send_message(message)
+    forger.flush()
+    say(call="forged")
+
+
 def main():
     dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
     bus = dbus.bus.BusConnection(os.environ["DBUS_SESSION_BUS_ADDRESS"])
@@ -78,7 +96,7 @@ def main():
     actions = {"suspend": lambda: logind.PrepareForSleep(True), "resume": lambda: logind.PrepareForSleep(False),
                "lock": mine.Lock, "lock-other": other.Lock, "hint": lambda: mine.hint(True),
                "no-hint": lambda: mine.hint(False), "hint-other": lambda: other.hint(True),
-               "idle": lambda: mine.PropertiesChanged(SESSION, {"IdleHint": dbus.Boolean(True)}, ["LockedHint"])}
+               "forge": forge, "idle": lambda: mine.PropertiesChanged(SESSION, {"IdleHint": dbus.Boolean(True)}, ["LockedHint"])}
     loop = GLib.MainLoop()
 
     def command(*_):

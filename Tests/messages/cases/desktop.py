@@ -123,6 +123,23 @@ def lock_by_hint(home):
     wait_until(lambda: state(home) == "locked", SECONDS, "it is locked with the screen")
 
 
+@case("lock-forged")
+def lock_forged(home):
+    """Signals that another process sends to the broker in logind's name do not lock it."""
+    bus = home.keep(Bus(home))
+    home.start("[lock]\non_suspend = true\non_screen_lock = true\n", demo=home.provider())
+    home.sign_in("demo", "work")
+    locks(home)
+    unlock(home)
+    bus.next("Inhibit")
+    bus.do("forge")
+    bus.next("forged")
+    bus.quiet()
+    must(state(home) == "running", "a forged signal locks it")
+    bus.do("lock")
+    wait_until(lambda: state(home) == "locked", SECONDS, "it is locked with the screen")
+
+
 @case("notices")
 def notices(home):
     """A needed sign-in and a needed approval are on the desktop, with the command; not too often, and not if disabled."""

@@ -65,6 +65,15 @@ final class MessageBus {
   }
 }
 
+extension MessageBus {
+  private static let driver = (name: "org.freedesktop.DBus", path: "/org/freedesktop/DBus")
+
+  /// The unique name of the connection that has the name now (D-Bus specification, "GetNameOwner").
+  func owner(of name: String) -> String? {
+    call(Self.driver.name, Self.driver.path, Self.driver.name, "GetNameOwner") { $0.append(name) }?.text()
+  }
+}
+
 /// One message, and its members from the first to the last.
 final class Message {
   let pointer: OpaquePointer
@@ -77,6 +86,9 @@ final class Message {
   func isSignal(_ interface: String, _ member: String) -> Bool {
     sd_bus_message_is_signal(pointer, interface, member) > 0
   }
+
+  /// The unique name of the connection that sent it, which the bus sets.
+  var sender: String? { sd_bus_message_get_sender(pointer).map { String(cString: $0) } }
 
   var path: String? { sd_bus_message_get_path(pointer).map { String(cString: $0) } }
 

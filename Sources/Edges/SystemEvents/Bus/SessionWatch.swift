@@ -105,15 +105,21 @@ public final class SessionWatch: Sendable {
     }
   }
 
+  /// Any process may send a signal to this connection, without a subscription: only logind's count.
   private func take(_ message: Message, _ bus: MessageBus) {
     if message.isSignal(Self.manager, "PrepareForSleep") {
-      guard let begins = message.flag() else { return }
+      guard isOfService(message, bus), let begins = message.flag() else { return }
       if begins { tell(.suspends) } else if delays { inhibit(bus) }
     } else if message.isSignal(Self.session, "Lock") || becomesLocked(message), let path = message.path,
-      owner(of: path, bus) == user
+      isOfService(message, bus), owner(of: path, bus) == user
     {
       tell(.screenLocked)
     }
+  }
+
+  /// The bus sets the sender of a message, and lets only root be logind.
+  private func isOfService(_ message: Message, _ bus: MessageBus) -> Bool {
+    message.sender.map { $0 == bus.owner(of: Self.service) } ?? false
   }
 
   /// Whether the hint of a session has become true.
