@@ -1,8 +1,8 @@
 import CLinux
 import Dispatch
 
-/// Returns memory to the kernel after the start and after busy times: the program's unused pages, and freed heap. glibc
-/// keeps the memory of a busy time: after a burst of refreshes as much again as is in use.
+/// Returns memory to the kernel after the start, after busy times and after a web page: the program's unused pages, and
+/// freed heap. glibc keeps the memory of a busy time: after a burst of refreshes as much again as is in use.
 enum FreedMemory {
   /// After the start.
   private static let settling = Duration.milliseconds(200)
@@ -32,6 +32,9 @@ enum FreedMemory {
       (known, last, busy) = (own(), own(), 0)
     }
   }
+
+  /// After the listener of the web page has closed: too little for ``keepGivingBack()``.
+  static func afterPage() async { await onQueue { giveBack() } }
 
   private static func giveBack() {
     clinux_give_memory_back()

@@ -81,7 +81,9 @@ actor PageServing: PageOpener {
       serving.logger.info("the web page is closed: no page is open")
       return nil
     }
-    return server == nil
+    guard server == nil else { return false }
+    await FreedMemory.afterPage()
+    return true
   }
 
   private func shut(within limit: Duration) async {
