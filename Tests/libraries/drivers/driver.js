@@ -1,6 +1,7 @@
 'use strict'
 // The driver of JavaScript: driver.js FOLDER.
 
+const { fork } = require('node:child_process')
 const readline = require('node:readline')
 const util = require('node:util')
 const grantd = require(process.argv[2])
@@ -28,7 +29,19 @@ const commands = {
   report: command => client.reportRejected(command),
   accounts: () => client.accounts(),
   login: ({ provider, account }) => client.login(provider, { account, show: places => say({ ok: places }) }),
-  fork: () => ({ skip: 'Node does not fork' }),
+
+  // A new program: `cluster` does the same.
+  async fork ({ account, slow }) {
+    const before = (await client.token(account)).accessToken
+    const waiting = client.token(slow)
+    await new Promise(resolve => setTimeout(resolve, 50))
+    const child = await new Promise((resolve, reject) => {
+      fork(__filename, [process.argv[2], account]).on('message', resolve).on('exit', () => reject(new Error('the child sent nothing')))
+    })
+    const after = (await client.token(account)).accessToken
+    await waiting
+    return { before, child, after }
+  },
 
   async print ({ account }) {
     const token = await grantd.token(account)
@@ -88,4 +101,5 @@ async function main () {
   // No close: the kept connection does not keep the process running.
 }
 
-main()
+if (process.argv[3]) client.token(process.argv[3]).then(token => process.send(token.accessToken, () => process.disconnect()))
+else main()

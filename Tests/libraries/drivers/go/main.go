@@ -203,7 +203,7 @@ func perform(c command) (any, error) {
 	case "fetch":
 		return fetch(c)
 	}
-	return object{"skip": "a Go program does not fork"}, nil
+	return object{"skip": "a Go program forks only to execute another one"}, nil
 }
 
 func main() {

@@ -56,7 +56,7 @@ struct Driver {
       } catch let error as GrantError {
         say(["error": described(error)])
       } catch is Skip {
-        say(["skip": "a Swift program does not fork"])
+        say(["skip": "a Swift program forks only to execute another one"])
       }
     }
     await client.close()
