@@ -7,6 +7,7 @@ import subprocess
 import threading
 
 from fake import SECRET, Fake, error, token
+from postgres import Postgres
 from rig import case, driving, must, need, secured
 
 KEY, SESSION = "AKIAEXAMPLE", "role-session"
@@ -66,10 +67,10 @@ class SMTP(Mail):
                 self.send({"AUTH": "235 done", "QUIT": "221 bye"}.get(verb, "250 done"))
 
 
-def adapter(name, **more):
-    """A case for Python that gets the result of drivers/adapters.py; the account's token is refused once if `refuse`."""
+def adapter(name, language="python", **more):
+    """A case for that Python that gets the result of drivers/adapters.py; the account's token is refused once if `refuse`."""
     def register(check):
-        @case(f"adapter-{name}", "python")
+        @case(f"adapter-{name}", language)
         def run(stage, language):
             with driving(stage, language, **more) as driver:
                 check(stage, driver)
@@ -90,7 +91,7 @@ def google(stage, driver):
     must(done["status"] == 200 and refused not in done["text"], done)
 
 
-@adapter("azure")
+@adapter("azure", "python-pypi")
 def azure(stage, driver):
     done = driver.ok(do="adapter", name="azure", account="adapter-2", url=f"{stage.server.url}/resource")
     must(done["status"] == 200 and done["replaced"] and "secret" not in done["text"], done)
@@ -188,6 +189,21 @@ def psycopg(stage, language):
         must(done["prompt"] == 7 and done["removed"] == 0, f"{done}: the earlier hook")
         done = driver.ok(do="adapter", name="psycopg_error", libpq=made_libpq(stage, 150_018))
         must(done == {"message": "libpq 15.18 has no OAuth", "hint": "Install libpq 18 or newer."}, done)
+
+
+@case("adapter-postgresql", "python-pypi")
+def postgresql(stage, language):
+    """psycopg with libpq 18 signs in: the server asks for a token, and gets it."""
+    def script(fake, asked):
+        return error(asked, "login_required") if asked["params"]["account"] == "ended" else token(asked, issuer=ISSUER)
+    with Fake(stage.folder / "fake-postgresql.sock", script) as fake, Postgres(SECRET, ISSUER) as server, \
+            driving(stage, language, fake.path) as driver:
+        done = driver.ok(do="adapter", name="postgresql", account="work", issuer=ISSUER, port=server.port)
+        must(done["libpq"] >= 180_000 and done["server"] == 180_000, done)
+        ended, other = done["errors"]
+        must("hint of login_required" in ended[1], f"{done}: no token")
+        must(SECRET not in str(done) and server.seen[:2] == ["", f"Bearer {SECRET}"], f"{done}: {server.seen}")
+        must(server.seen.count(f"Bearer {SECRET}") == 1, f"{server.seen}: a token for another issuer, or of an ended account")
 
 
 def mail(name, handler, account, mechanism):

@@ -46,6 +46,21 @@ class Asyncio(Python):
     name, arguments, interrupts_by_signal = "asyncio", ("--async",), False
 
 
+class PyPI(Python):
+    """With libraries that scripts/deps --tests installs."""
+
+    name, only = "python-pypi", ("adapter-azure", "adapter-postgresql")
+
+    def build(self, stage):
+        own = ROOT / ".build" / "python" / "bin" / "python3"
+        self.program = os.environ.get("GRANTD_TEST_PYTHON") or own
+        if not os.access(self.program, os.X_OK):
+            raise Skip("the libraries of PyPI are not installed: scripts/deps --tests installs them")
+
+    def command(self, stage):
+        return [self.program, *super().command(stage)[1:]]
+
+
 class JavaScript(Language):
     name = "js"
     # It looks at the file of the socket.
@@ -132,4 +147,4 @@ def built(package, *options):
     return results / ("release" if "release" in options else "debug")
 
 
-LANGUAGES = [Swift(), Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), Asyncio()]
+LANGUAGES = [Swift(), Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), PyPI(), Asyncio()]

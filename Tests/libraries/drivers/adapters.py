@@ -114,6 +114,27 @@ def psycopg(client, command):
     return found
 
 
+def postgresql(client, command):
+    """With the libpq of psycopg."""
+    import psycopg
+
+    from grantd.adapters.psycopg import use
+    place = (f"host=127.0.0.1 port={command['port']} dbname=a user=u sslmode=disable gssencmode=disable connect_timeout=10 "
+             f"oauth_issuer={command['issuer']} oauth_client_id=c")
+    found = {"libpq": psycopg.pq.version(), "errors": []}
+    hook = use(command["account"], client=client)
+    with psycopg.connect(place) as connection:
+        found["server"] = connection.info.server_version
+    for issuer in command["issuer"], command["issuer"] + "b":
+        hook.remove()
+        hook = use(command["account"] if issuer != command["issuer"] else "ended", client=client)
+        try:
+            psycopg.connect(place.replace(command["issuer"], issuer))
+        except psycopg.OperationalError as error:
+            found["errors"].append([str(error), str(hook.error)])
+    return found
+
+
 def psycopg_error(client, command):
     import grantd
     from grantd.adapters.psycopg import use

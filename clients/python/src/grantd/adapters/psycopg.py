@@ -39,21 +39,31 @@ def use(
     server's is not sent.
 
     :param libpq: path of the library, if it is not the one of psycopg.
-    :raises GrantdError: libpq is older than version 18, or psycopg has a separate libpq.
+    :raises GrantdError: libpq is older than version 18.
     """
     return Hook(Source(account, scopes, resource, client), ctypes.CDLL(libpq or path_of_psycopg()))
 
 
 def path_of_psycopg() -> str:
     import psycopg
-    if psycopg.pq.__impl__ == "binary":
-        raise GrantdError(
-            "the binary package of psycopg has a separate libpq, whose hook cannot be set", "",
-            "Install libpq 18 or newer, and start the program with PSYCOPG_IMPL=python.")
-    found = ctypes.util.find_library("pq")
+    if psycopg.pq.__impl__ == "python":
+        found = ctypes.util.find_library("pq")
+    else:
+        # The binary package brings a separate libpq; a second copy of the library would have a separate hook.
+        found = loaded("libpq")
     if not found:
         raise GrantdError("libpq was not found", "", "Install libpq 18 or newer.")
     return found
+
+
+def loaded(name: str) -> Optional[str]:
+    """The path of a shared library that this process has loaded (proc_pid_maps(5))."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")
+            if path[1] and (path[1] + path[2]).rpartition("/")[2].startswith((name + ".", name + "-")):
+                return path[1] + path[2]
+    return None
 
 
 def issuer_of(document: str) -> str:
