@@ -68,6 +68,20 @@ import Testing
     #expect(try await files.run(command + ["--undo"]).out == "/h/.gitconfig: nothing to change\n")
   }
 
+  @Test("root writes no file in the home of another user", .enabled(if: geteuid() == 0)) func foreignHome() async throws
+  {
+    let home = FileManager.default.temporaryDirectory.appending(path: "grantctl-home-\(UUID().uuidString)").path
+    try FileManager.default.createDirectory(atPath: home, withIntermediateDirectories: false)
+    defer { try? FileManager.default.removeItem(atPath: home) }
+    #expect(chown(home, 4711, 4711) == 0)
+    let files = Files(["\(home)/.gitconfig": ""])
+    for option in ["--write", "--undo"] {
+      let run = try await files.run(["git", "work", "git.example.com", option], environment: ["HOME": home])
+      #expect(run.status == .failure && run.err.contains("which belongs to uid 4711"))
+    }
+    #expect(files.all == ["\(home)/.gitconfig": ""])
+  }
+
   @Test("files that were made for this go again") func removed() async throws {
     let files = Files()
     let command = ["docker", "work", "registry.example.com:5000"]

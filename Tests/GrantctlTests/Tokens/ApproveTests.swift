@@ -62,6 +62,18 @@ import Testing
     }
   }
 
+  @Test("a request's approval shows all digits of the body's SHA-256")
+  func digest() {
+    let shell = Shell(terminal: Recorder().terminal(), settings: .init())
+    let digest = String(repeating: "0123456789abcdef", count: 3) + "fedcba9876543210"
+    let release = ReleaseView(
+      id: "k7f3qx", account: "bank", method: "request.send", scopes: nil, resource: nil,
+      request: "POST https://api.example.com/pay", body_sha256: digest, caller: .init(uid: 1000, pid: 4711),
+      rule: "ask-me", since: Recorder.now - 12, until: Recorder.now + 48)
+    let text = ApproveCommand.table([release], shell).lines(width: 80, colour: false).joined()
+    #expect(text.filter { !$0.isWhitespace }.contains(digest))
+  }
+
   @Test("pending approvals fit 80 columns, with the program and the rule below")
   func fits() {
     let user = "uid 1000"

@@ -483,10 +483,17 @@ def redirected_root(scene):
 
 @case("peer.hidden_account", "setpriv")
 def hidden_account(scene):
-    """A caller without a right does not learn which account is behind a handle."""
-    with scene.another(scene.plain() + '[[handle]]\nname = "mail"\naccount = "work"\n', "system") as broker:
+    """A caller without a right does not learn which account is behind a handle, or a cloud's endpoint."""
+    sections = ('[[handle]]\nname = "mail"\naccount = "work"\n[[cloud]]\nkind = "azure"\nname = "prod"\naccount = "work"\n'
+                'resource = "https://management.azure.com/"\n')
+    with scene.another(scene.plain() + sections, "system") as broker:
         broker.imported("p", "work")
         body = "grant_type=client_credentials&client_id=mail"
         must(ask(broker.address, "POST", "/token", body, FORM).status == 200, "root is refused")
         status, text = people.ask(OTHER, broker.address, "POST", "/token", body, FORM)
         must(status == 400 and "mail" in text and "work" not in text, f"{status} {text}")
+        cloud = "GET", "/azure/prod?api-version=2019-08-01&resource=https%3A%2F%2Fmanagement.azure.com%2F", None
+        fields = [("X-IDENTITY-HEADER", "x"), ("Metadata", "true")]
+        must(ask(broker.address, *cloud, fields).status == 200, "root is refused at the cloud's endpoint")
+        status, text = people.ask(OTHER, broker.address, *cloud, fields)
+        must(400 <= status < 500 and "work" not in text, f"{status} {text}")
