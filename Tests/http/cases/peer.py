@@ -246,7 +246,8 @@ def requests(scene):
     for path in ("/allowed/../other", "/allowed/..%2fother", "/allowed/%2e%2e/other", "/allowed/.%2E/other",
                  "/allowed//../../other", "/allowed/..;/other", "/allowed/..\\other", "/allowed/%2e%2e%2fother",
                  "/%61llowed/../other", "/other/%2e%2e/allowed/x", "/allowed/..", "/allowed/x/../../other",
-                 "/allowed/%252e%252e/other", "/allowed/.%00./other"):
+                 "/allowed/%252e%252e/other", "/allowed/.%00./other", "/allowed/%c0%ae%c0%ae/other",
+                 "/allowed/%ef%bc%8e%ef%bc%8e/other", "/allowed/..%20/other"):
         count = len(scene.upstream.seen["allowed"]) + len(scene.upstream.seen["other"])
         status, text = people.ask(SENDER, broker.address, "GET", f"/forward/work{path}")
         arrived = len(scene.upstream.seen["allowed"]) + len(scene.upstream.seen["other"]) - count
