@@ -201,10 +201,13 @@ struct PoolTests {
 
   @Test("A name whose lookup hangs stops no request for another")
   func hangingName() async throws {
-    let ends = Mutex(false)
-    defer { ends.withLock { $0 = true } }
+    let ends = DispatchSemaphore(value: 0)
+    defer { ends.signal() }
     let names = NameLookups(resolve: { host in
-      while host == "slow.test", !ends.withLock({ $0 }) { usleep(5000) }
+      if host == "slow.test" {
+        ends.wait()
+        ends.signal()
+      }
       return .success(["127.0.0.1"])
     })
     let transport = HTTPTransport(userAgent: "test", deadline: .seconds(2), names: names)

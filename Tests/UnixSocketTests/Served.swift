@@ -85,7 +85,7 @@ struct Served: Sendable {
 extension SocketServer {
   private final class Hold: Sendable {
     let isHeld = Atomic(false)
-    let isReleased = Atomic(false)
+    let released = DispatchSemaphore(value: 0)
   }
 
   /// Nothing is served while `body` runs.
@@ -93,11 +93,11 @@ extension SocketServer {
     let hold = Hold()
     let repetition = repeating(every: .seconds(3600)) {
       hold.isHeld.store(true, ordering: .relaxed)
-      while !hold.isReleased.load(ordering: .relaxed) { usleep(1000) }
+      hold.released.wait()
     }
     defer {
       repetition.cancel()
-      hold.isReleased.store(true, ordering: .relaxed)
+      hold.released.signal()
     }
     try await eventually("the loop is held up") { hold.isHeld.load(ordering: .relaxed) }
     try body()

@@ -182,9 +182,9 @@ import Testing
     struct State {
       var accounts: [String] = []
       var isHeld = false
-      var isReleased = false
     }
     let state = Mutex(State())
+    let released = DispatchSemaphore(value: 0)
 
     private final class Tokens: CachedTokens {
       let order: Order
@@ -196,7 +196,7 @@ import Testing
         order.state.withLock { $0.accounts.append(name) }
         if name == "hold" {
           order.state.withLock { $0.isHeld = true }
-          while !order.state.withLock({ $0.isReleased }) { usleep(1000) }
+          order.released.wait()
         }
         return CachedReply(body: body, expiresIn: nil)
       }
@@ -221,7 +221,7 @@ import Testing
       let flood = Array((0..<10_000).map { tokenGet($0, "greedy") }.joined().utf8)
       let sent = greedy.sendSome(flood)
       try await modest.send(tokenGet(2, "modest"))
-      order.state.withLock { $0.isReleased = true }
+      order.released.signal()
       #expect(try await modest.json()["id"] == 2)
       let lines = flood.prefix(sent).count { $0 == 0x0A }
       try await eventually("all of them are answered") { order.state.withLock { $0.accounts.count } == lines + 2 }
