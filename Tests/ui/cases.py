@@ -2,8 +2,9 @@
 
 import attacks
 import conditions
+import files
 import pictures
 import real
 import views
 
-CASES = attacks.CASES | views.CASES | real.CASES | conditions.CASES | pictures.CASES
+CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | pictures.CASES

@@ -28,9 +28,15 @@ def emulate(page, scheme, width=1200, height=800):
         {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}])
 
 
+def usual_socket(world):
+    """Where a user's broker listens: the tools' configurations do not name it."""
+    (world.folder / "grantd").mkdir(mode=0o700)
+    world.broker.socket = world.folder / "grantd" / "grantd.sock"
+
+
 def world(stage):
     """Accounts with and without a problem, approvals, and some activity."""
-    scene = stage.world(sections=RULES + CONFIRM, accounts=["bank", "mail", "work"])
+    scene = stage.world(sections=RULES + CONFIRM, accounts=["bank", "mail", "work"], before=usual_socket)
     scene.sign_in("calendar", user="bob")
     for account, times in (("mail", 9), ("work", 4), ("calendar", 2)):
         for _ in range(times):

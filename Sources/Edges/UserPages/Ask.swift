@@ -32,6 +32,8 @@ struct Ask: Sendable {
   }
 
   var user: UInt32 { principal.caller.uid }
+  /// Commands that run as this user; nil: the broker runs as another one.
+  var commands: (any OwnCommands)? { pages.commands.flatMap { $0.user == user ? $0 : nil } }
   var path: String { String(exchange.head.path) }
   var isPost: Bool { exchange.head.method == .POST }
 
@@ -52,6 +54,7 @@ struct Ask: Sendable {
     case ("/add", false): await add()
     case ("/add", true): await addProvider()
     case ("/use", false): await use()
+    case ("/use", true): await changeFiles()
     case ("/approvals", false): await approvals()
     case ("/approvals", true): await answerRelease()
     case ("/access", false): await access()

@@ -18,8 +18,12 @@ public final class UserPages: Sendable {
   let broker: any LoopbackBroker
   let surroundings: Surroundings
 
-  public init(_ broker: any LoopbackBroker, _ surroundings: Surroundings) {
+  /// Nil: the page writes no files.
+  let commands: (any OwnCommands)?
+
+  public init(_ broker: any LoopbackBroker, _ surroundings: Surroundings, commands: (any OwnCommands)? = nil) {
     self.broker = broker
+    self.commands = commands
     self.surroundings = surroundings
   }
 
@@ -59,6 +63,9 @@ public final class UserPages: Sendable {
   var port: Int? { state.withLock { $0.port } }
 
   func token() -> String { base64URL(surroundings.randomBytes(24)) }
+
+  /// Names a text while this process runs: a form brings back which one its user saw.
+  func mark(of text: String) -> String { String(UInt(bitPattern: text.hashValue), radix: 36) }
 
   func use(link: String, by user: UInt32) -> Visits.Opening {
     let (id, formToken) = (token(), token())

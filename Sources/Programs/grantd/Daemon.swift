@@ -93,7 +93,8 @@ struct Daemon: Sendable {
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let router = Router(broker)
     loopback.serve(router)
-    let page = PageServing(router, Live.surroundings, logger: logger)
+    let commands = OwnGrantctl(places, socket: places.socketPath(settings))
+    let page = PageServing(router, Live.surroundings, commands: commands, logger: logger)
     broker.onPage(page)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)

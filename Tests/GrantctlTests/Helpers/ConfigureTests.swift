@@ -11,7 +11,12 @@ import Testing
   private final class Files: Sendable {
     private let files: Mutex<[String: String]>
 
-    init(_ files: [String: String] = [:]) { self.files = Mutex(files) }
+    private let refused: String?
+
+    init(_ files: [String: String] = [:], refused: String? = nil) {
+      self.files = Mutex(files)
+      self.refused = refused
+    }
 
     var all: [String: String] { files.withLock { $0 } }
 
@@ -25,6 +30,7 @@ import Testing
         terminal.files.exists = { [self] path in all[path] != nil }
         terminal.files.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
         terminal.files.rewrite = { [self] path, bytes, _ in
+          guard path != refused else { return "Read-only file system" }
           files.withLock { $0[path] = String(decoding: bytes, as: UTF8.self) }
           return nil
         }
@@ -80,6 +86,40 @@ import Testing
       #expect(run.status == .failure && run.err.contains("which belongs to uid 4711"))
     }
     #expect(files.all == ["\(home)/.gitconfig": ""])
+  }
+
+  @Test("--diff prints the changed lines of --write and of --undo, without those around them") func difference()
+    async throws
+  {
+    let path = "/h/.docker/config.json"
+    let text = "{\"auths\": {\"h\": {\"auth\": \"c2VjcmV0\"}}, \"last\": \"own\"}"
+    let files = Files([path: text])
+    let command = ["docker", "work", "r.example.com"]
+    let added = try await files.run(command + ["--diff"])
+    #expect(added.status == .success && files.all == [path: text], "\(added)")
+    #expect(
+      added.out.contains("--- \(path)\n+++ \(path)\n@@ ") && added.out.contains("+++ /h/.config/grantd/helper.toml"))
+    #expect(
+      added.out.contains("+    \"r.example.com\": \"grantd\"") || added.out.contains("\"r.example.com\": \"grantd\""))
+    #expect(!added.out.contains("c2VjcmV0") && !added.out.contains("own"))
+    #expect(try await files.run(command + ["--write"]).status == .success)
+    let written = files.all
+    #expect(try await files.run(command + ["--diff"]).out.contains("\(path): nothing to change\n"))
+    let removed = try await files.run(command + ["--undo", "--diff"])
+    #expect(removed.out.contains("-name = \"r.example.com\"") && files.all == written, "\(removed)")
+    await #expect(throws: (any Error).self) { try await files.run(command + ["--write", "--diff"]) }
+  }
+
+  @Test("if the second file cannot be written, the first is as before") func takenBack() async throws {
+    let path = "/h/.docker/config.json"
+    for before in ["{}\n", nil] {
+      for refused in ["/h/.config/grantd/helper.toml", path] {
+        let one = Files(before.map { [path: $0] } ?? [:], refused: refused)
+        let run = try await one.run(["docker", "work", "r.example.com", "--write"])
+        #expect(run.status == .failure && one.all == (before.map { [path: $0] } ?? [:]), "\(run) \(one.all)")
+        #expect(run.err.contains("cannot be written"))
+      }
+    }
   }
 
   @Test("files that were made for this go again") func removed() async throws {

@@ -43,9 +43,12 @@ struct ConfigureCommand: BrokerCommand {
   var write = false
   @Flag(help: "Remove it from the tool's files.")
   var undo = false
+  @Flag(help: "Print the changed lines of --write, or of --undo, and write nothing.")
+  var diff = false
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
+    guard !(write && diff) else { throw ValidationError("Only one of --write and --diff can be given.") }
     guard !(write && undo) else { throw ValidationError("Only one of --write and --undo can be given.") }
   }
 
@@ -61,12 +64,13 @@ struct ConfigureCommand: BrokerCommand {
         hints: ["With --id-token: \(Tool.all.filter(\.takesIDTokens).map(\.name).joined(separator: ", "))"])
     }
     let made = chosen.make(try await target(of: chosen, shell))
-    let files = ToolFiles(shell: shell)
-    if made.edits.isEmpty, write || undo {
+    var files = ToolFiles(shell: shell)
+    if made.edits.isEmpty, write || undo || diff {
       throw Failure(.failure, "\(tool) has no file for this", hints: made.notes)
     }
-    for edit in made.edits { try await files.apply(edit, undo ? .undo : write ? .write : .show) }
-    guard !undo else { return }
+    let purpose: ToolFiles.Purpose = undo ? .undo : write || diff ? .write : .show
+    try await files.apply(made.edits, purpose, isDifference: diff)
+    guard !undo, !diff else { return }
     for note in made.notes { shell.terminal.note(SafeText.line(note)) }
   }
 

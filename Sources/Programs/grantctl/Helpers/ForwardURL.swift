@@ -63,7 +63,8 @@ struct ForwardURL {
           "A client that takes a command needs no listener: add --stdio.",
         ])
     }
-    try await ToolFiles(shell: shell).apply(.text(edit), .write)
+    var files = ToolFiles(shell: shell)
+    try await files.apply([.text(edit)], .write)
     shell.terminal.note("Restart the broker: \(Self.restart)")
   }
 

@@ -5,6 +5,14 @@ import Glibc
 /// The files of other programs: shown, written with a backup beside them, and put right again.
 struct ToolFiles {
   enum Purpose { case show, write, undo }
+  enum Extent {
+    /// Writes.
+    case whole
+    /// Prints the changed lines only.
+    case difference
+    /// Only finds out whether something is against it.
+    case check
+  }
 
   /// Bytes of a program's configuration.
   private static let longest = 1 << 20
@@ -12,9 +20,40 @@ struct ToolFiles {
   private static let patience = Duration.seconds(20)
 
   let shell: Shell
+  private var extent = Extent.whole
+  /// What was there before this wrote; nil: nothing.
+  private var replaced: [(path: String, before: String?)] = []
   private var terminal: Terminal { shell.terminal }
 
-  func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
+  init(shell: Shell) { self.shell = shell }
+
+  /// All edits or none: an edit that fails takes the earlier ones back.
+  mutating func apply(
+    _ edits: [ToolConfiguration.Edit], _ purpose: Purpose, isDifference: Bool = false
+  ) async throws(Failure) {
+    if purpose != .show {
+      extent = .check
+      for edit in edits { try await apply(edit, purpose) }
+    }
+    extent = isDifference ? .difference : .whole
+    replaced = []
+    do throws(Failure) {
+      for edit in edits { try await apply(edit, purpose) }
+    } catch {
+      throw Failure(error.status, error.message, hints: error.hints + takenBack())
+    }
+  }
+
+  private func takenBack() -> [String] {
+    replaced.reversed().map { path, before in
+      let reason =
+        before.map { terminal.files.rewrite(path, Array($0.utf8), path) } ?? terminal.files.remove(path)
+      return SafeText.line(
+        reason.map { "\(path) was changed, and cannot be restored: \($0)" } ?? "\(path) is as before.")
+    }
+  }
+
+  private mutating func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
     if purpose != .show { try checkHome() }
     switch edit {
     case .text(let edit): try text(edit, purpose)
@@ -38,7 +77,7 @@ struct ToolFiles {
     return (terminal.environment["HOME"] ?? "") + name.dropFirst("$HOME".count)
   }
 
-  private func text(_ edit: TextEdit, _ purpose: Purpose) throws(Failure) {
+  private mutating func text(_ edit: TextEdit, _ purpose: Purpose) throws(Failure) {
     let (path, block) = (path(edit.file), edit.block)
     guard purpose != .show else { return show(path, block.whole) }
     let before = try content(path)
@@ -46,7 +85,7 @@ struct ToolFiles {
     if purpose == .undo, let shared = edit.shared,
       let other = shared.other(in: try content(self.path(shared.file)) ?? "")
     {
-      return terminal.say(SafeText.line("\(path): stays, since \(other) needs it"))
+      return say("\(path): stays, since \(other) needs it")
     }
     if purpose == .write, let line = block.conflict(in: old, with: edit.conflicts) {
       throw Failure(
@@ -57,7 +96,7 @@ struct ToolFiles {
     try replace(path, before, with: new, showing: block.whole, purpose)
   }
 
-  private func json(_ path: String, _ member: JSONMember, _ purpose: Purpose) throws(Failure) {
+  private mutating func json(_ path: String, _ member: JSONMember, _ purpose: Purpose) throws(Failure) {
     guard let added = member.merged(into: [:]) else { return }
     guard purpose != .show else { return show(path, added.pretty() + "\n") }
     let before = try content(path)
@@ -83,7 +122,21 @@ struct ToolFiles {
     let backup = purpose == .undo ? try content(path + Self.backup) : nil
     let isBackup = backup.flatMap { try? JSON.parse(Array($0.utf8)) } == merged
     let new = merged == json ? before ?? "" : isBackup ? backup ?? "" : merged.pretty() + "\n"
+    // Each member on a line: none with another's value is shown.
+    if extent == .difference {
+      return compare(path, before == nil ? "" : json.pretty(width: 0), merged.pretty(width: 0))
+    }
     try replace(path, before, with: new, showing: added.pretty() + "\n", purpose)
+  }
+
+  private func say(_ text: String) {
+    guard extent != .check else { return }
+    terminal.say(SafeText.line(text))
+  }
+
+  private func compare(_ path: String, _ old: String, _ new: String) {
+    let lines = UnifiedDiff.lines(path, old, new)
+    terminal.say(lines.isEmpty ? [SafeText.line("\(path): nothing to change")] : lines.map(SafeText.indented))
   }
 
   private func show(_ path: String, _ text: String) {
@@ -103,17 +156,18 @@ struct ToolFiles {
     }
   }
 
-  private func replace(
+  private mutating func replace(
     _ path: String, _ before: String?, with new: String, showing text: String, _ purpose: Purpose
   ) throws(Failure) {
-    guard new != before ?? "" else {
-      return terminal.say(SafeText.line("\(path): nothing to change"))
-    }
+    if extent == .difference { return compare(path, before ?? "", new) }
+    guard new != before ?? "" else { return say("\(path): nothing to change") }
+    guard extent == .whole else { return }
     if purpose == .write { show(path, text) }
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
-    // A file that was there for this alone goes.
+    // A file that contained only this is removed.
     if purpose == .undo, new.isEmpty {
       if let reason = terminal.files.remove(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }
+      replaced.append((path, before))
     } else {
       try save(path, new, like: path)
     }
@@ -121,8 +175,11 @@ struct ToolFiles {
     terminal.say(SafeText.line("\(path): \(purpose == .write ? "written" : "taken out")\(kept)"))
   }
 
-  private func save(_ path: String, _ text: String, like original: String) throws(Failure) {
-    guard let reason = terminal.files.rewrite(path, Array(text.utf8), original) else { return }
+  private mutating func save(_ path: String, _ text: String, like original: String) throws(Failure) {
+    let before = try content(path)
+    guard let reason = terminal.files.rewrite(path, Array(text.utf8), original) else {
+      return replaced.append((path, before))
+    }
     throw Failure(.failure, "\(path) cannot be written: \(reason)")
   }
 
@@ -139,11 +196,15 @@ struct ToolFiles {
     return (first ?? last, true)
   }
 
-  private func kubectl(_ entry: String, _ words: [String], _ purpose: Purpose) async throws(Failure) {
+  private mutating func kubectl(_ entry: String, _ words: [String], _ purpose: Purpose) async throws(Failure) {
     let (path, isListed) = try kubeconfig(of: entry)
     let command = ["kubectl", "config"] + words + (isListed ? ["--kubeconfig=\(path)"] : [])
     let line = SafeText.line(command.map(ShellWord.quoted).joined(separator: " "))
-    guard purpose != .show else { return terminal.say(line) }
+    guard purpose != .show, extent != .difference else { return terminal.say(line) }
+    guard extent == .whole else {
+      if terminal.programs.find(command[0]) == nil { throw Failure(.failure, "\(command[0]) is not here") }
+      return
+    }
     // Not the file that this wrote before.
     if purpose == .write, let before = try content(path),
       !(Kubeconfig.has(entry, in: before) && terminal.files.exists(path + Self.backup))

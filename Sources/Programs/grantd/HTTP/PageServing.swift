@@ -21,8 +21,8 @@ actor PageServing: PageOpener {
   /// The last opening or closing; the next one begins after it.
   private var latest: Task<Void, Never>?
 
-  init(_ router: Router, _ surroundings: Surroundings, logger: Logger) {
-    pages = UserPages(router, surroundings)
+  init(_ router: Router, _ surroundings: Surroundings, commands: (any OwnCommands)?, logger: Logger) {
+    pages = UserPages(router, surroundings, commands: commands)
     sleep = surroundings.sleep
     self.logger = logger
   }

@@ -40,60 +40,98 @@ extension Ask {
       """
   }
 
-  private func configuration(_ tool: Tool, _ account: AccountView) async -> HTML {
-    let server = query["server"] ?? ""
-    let role = query["role"] ?? ""
-    guard [server, role, account.account].allSatisfy({ $0.isEmpty || Self.isPlain($0) }) else {
-      return Parts.message("bad", "this text is not valid in a configuration", "Use letters, digits and .-_:/@ only.")
+  /// What a tool's configuration is made from.
+  struct Selection {
+    let tool: Tool
+    let account: String
+    var server: String?
+    var user: String?
+    var role: String?
+
+    /// As a user types it.
+    var command: String {
+      (["grantctl configure", tool.name, account] + [server].compactMap { $0 } + options).joined(separator: " ")
     }
+
+    private var options: [String] { (user.map { ["--as", $0] } ?? []) + (role.map { ["--role", $0] } ?? []) }
+
+    /// The arguments of `grantctl`: no text of the user is taken for an option.
+    func words(_ purpose: [String]) -> [String] {
+      let given = (user.map { ["--as=\($0)"] } ?? []) + (role.map { ["--role=\($0)"] } ?? [])
+      return ["configure"] + purpose + given + ["--", tool.name, account] + [server].compactMap { $0 }
+    }
+  }
+
+  enum Selected {
+    case made(ToolConfiguration, Selection)
+    case missing(HTML)
+  }
+
+  private func configuration(_ tool: Tool, _ account: AccountView) async -> HTML {
+    switch await selected(tool, account, query) {
+    case .missing(let message): return message
+    case .made(let made, let selection):
+      let notes = made.notes.map { note -> HTML in "<p class=\"soft\">\(note)</p>" }
+      if let commands, !made.edits.isEmpty {
+        return "<div id=\"configuration\">\(await changes(selection, commands))\(notes)</div>\n"
+      }
+      let edits = made.edits.map(edit)
+      let write: HTML =
+        made.edits.isEmpty
+        ? ""
+        : """
+        <p>Write it, with a copy of each file; and undo it:</p>\
+        <pre tabindex="0">\(HTML.lines("\(selection.command) --write\n\(selection.command) --undo"))</pre>
+        """
+      return "<div id=\"configuration\">\(edits)\(notes)\(write)</div>\n"
+    }
+  }
+
+  func selected(_ tool: Tool, _ account: AccountView, _ fields: Fields) async -> Selected {
+    let (server, role) = (fields["server"] ?? "", fields["role"] ?? "")
+    guard [server, role, account.account].allSatisfy({ $0.isEmpty || Self.isPlain($0) }) else {
+      return .missing(
+        Parts.message(
+          "bad", "this text is not valid in a configuration", "Use letters, digits and .-_:/@ only."))
+    }
+    func missing(_ what: String, _ step: String) -> Selected { .missing(Parts.message("neutral", what, step)) }
     var target = ToolTarget(account: account.account, place: Place(server), address: server, user: role)
-    var words = ["grantctl configure", tool.name, account.account]
+    var selection = Selection(tool: tool, account: account.account)
     switch tool.need {
     case .nothing: break
     case .host, .mailServer, .address:
       guard let place = target.place, tool.need != .address || place.scheme != nil else {
         let example = tool.need == .address ? "https://pypi.example.com/simple/" : "git.example.com"
-        return Parts.message("neutral", "\(tool.name) needs its server", "Enter it above, such as \(example).")
+        return missing("\(tool.name) needs its server", "Enter it above, such as \(example).")
       }
-      words.append(server)
+      selection.server = server
       if tool.need == .mailServer, role.isEmpty { target.user = account.identity?.email ?? "" }
       if tool.need == .mailServer, target.user.isEmpty {
-        return Parts.message("neutral", "\(tool.name) needs the user at the server", "Enter it above.")
+        return missing("\(tool.name) needs the user at the server", "Enter it above.")
       }
-      if !role.isEmpty { words += ["--as", role] }
+      if !role.isEmpty { selection.user = role }
     case .audience:
       guard server.hasPrefix("//iam.googleapis.com/") else {
-        return Parts.message(
-          "neutral", "\(tool.name) needs its audience",
+        return missing(
+          "\(tool.name) needs its audience",
           "Enter the pool's provider as the server: //iam.googleapis.com/projects/NUMBER/….")
       }
-      words.append(server)
+      selection.server = server
     case .role, .vaultRole:
       guard !role.isEmpty else {
         let step = tool.need == .role ? "Enter its ARN above." : "Enter its name above."
-        return Parts.message("neutral", "\(tool.name) needs a role", step)
+        return missing("\(tool.name) needs a role", step)
       }
       target.role = role
-      words += ["--role", role]
+      selection.role = role
     case .forward:
       switch await forwardURL(account, server) {
       case .success(let url): target.address = url
-      case .failure(let problem): return Parts.message("neutral", problem.what, problem.step)
+      case .failure(let problem): return missing(problem.what, problem.step)
       }
-      if !server.isEmpty { words.append(server) }
+      if !server.isEmpty { selection.server = server }
     }
-    let made = tool.make(target)
-    let command = words.joined(separator: " ")
-    let edits = made.edits.map(edit)
-    let notes = made.notes.map { note -> HTML in "<p class=\"soft\">\(note)</p>" }
-    let write: HTML =
-      made.edits.isEmpty
-      ? ""
-      : """
-      <p>Write it, with a copy of each file; and undo it:</p>\
-      <pre tabindex="0">\(HTML.lines("\(command) --write\n\(command) --undo"))</pre>
-      """
-    return "<div id=\"configuration\">\(edits)\(notes)\(write)</div>\n"
+    return .made(tool.make(target), selection)
   }
 
   private func edit(_ edit: ToolConfiguration.Edit) -> HTML {
@@ -111,7 +149,7 @@ extension Ask {
   }
 
   /// No character that could end a line, a value or a quotation of a configuration.
-  private static func isPlain(_ text: String) -> Bool {
+  static func isPlain(_ text: String) -> Bool {
     text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !"\"'`\\<>{}|;$#()".utf8.contains($0) }
   }
 
@@ -140,37 +178,6 @@ extension Ask {
         Missing(what: "the provider names no resource", step: "Enter the path at its API above, such as /mcp."))
     }
     return .success("http://\(listener.address)/forward/\(account.account)\(own)")
-  }
-
-  private func snippets(_ account: String) -> HTML {
-    let word = Self.isPlain(account) ? account : "'\(account)'"
-    let texts: [(name: HTML, text: String)] = [
-      ("Shell", "curl -H \"Authorization: Bearer $(grantctl token \(word))\" \\\n  https://api.example.com/"),
-      (
-        "Python",
-        """
-        import subprocess
-
-        command = ["grantctl", "token", "\(account)"]
-        output = subprocess.check_output(command, text=True)
-        token = output.strip()
-        """
-      ),
-      (
-        "Go",
-        """
-        command := exec.Command("grantctl", "token", "\(account)")
-        out, err := command.Output()
-        token := strings.TrimSpace(string(out))
-        """
-      ), ("A program with a variable", "grantctl exec \(word) --env ACCESS_TOKEN -- PROGRAM"),
-    ]
-    var html: HTML = ""
-    for snippet in texts {
-      html +=
-        "<div class=\"panel\"><h3>\(snippet.name)</h3><pre tabindex=\"0\">\(HTML.lines(snippet.text))</pre></div>\n"
-    }
-    return html
   }
 }
 

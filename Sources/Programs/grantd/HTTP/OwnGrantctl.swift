@@ -1,0 +1,59 @@
+import Broker
+import BrokerAPI
+import Glibc
+import Platform
+import UserPages
+
+/// The `grantctl` beside this program, for the page of the user that runs the broker (decision 69).
+actor OwnGrantctl: OwnCommands {
+  /// `grantctl` gives kubectl 20 seconds, for each of two calls.
+  private static let patience = Duration.seconds(45)
+  private static let mostWaiting = 8
+  private static let longestPath = 4096
+  /// Variables of this process that are not for another one.
+  private static let own = ["GRANTD_", "LISTEN_", "NOTIFY_", "WATCHDOG_", "CREDENTIALS_", "JOURNAL_", "INVOCATION_"]
+
+  nonisolated let user: UInt32
+  nonisolated let home: String
+  private let program: String
+  private let options: [String]
+  private let environment: [String]
+  private var waiting = 0
+  /// One at a time: two would change the same files.
+  private var latest: Task<CommandOutcome, Never>?
+
+  /// Nil: a system's broker, or no `grantctl` beside it.
+  init?(_ places: Places, socket: String) {
+    var path = [CChar](repeating: 0, count: Self.longestPath)
+    let length = readlink("/proc/self/exe", &path, path.count)
+    guard places.instance == .user, getuid() == geteuid(), length > 0, length < path.count else { return nil }
+    let folder = String(decoding: path[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    program = folder.prefix(upTo: folder.lastIndex(of: "/") ?? folder.startIndex) + "/grantctl"
+    guard access(program, X_OK) == 0 else { return nil }
+    user = getuid()
+    options = socket == places.defaultSocket ? [] : ["--socket", socket]
+    var variables = Environment.own.filter { entry in !Self.own.contains { entry.key.hasPrefix($0) } }
+    home = variables["HOME"] ?? places.home ?? ""
+    variables["HOME"] = home
+    variables["GRANTD_SOCKET"] = socket
+    variables["LC_ALL"] = "C"
+    environment = Environment.list(variables)
+  }
+
+  func run(_ words: [String], input: SecretText?) async -> CommandOutcome {
+    guard waiting < Self.mostWaiting, let command = words.first else { return .busy }
+    waiting += 1
+    defer { waiting -= 1 }
+    let (before, line) = (latest, [program, command] + options + words.dropFirst())
+    let task = Task { [environment] () -> CommandOutcome in
+      _ = await before?.value
+      // Exposed for the command that stores it.
+      let outcome = await ChildOutcome.of(
+        ChildProgram(line, environment: environment, folder: "/"), within: Self.patience,
+        input: input.map { Array("\($0.exposed)\n".utf8) } ?? [], uptime: { Live.uptime() })
+      return outcome.map { .ended(status: $0.status, out: $0.out, err: $0.err) } ?? .failed
+    }
+    latest = task
+    return await task.value
+  }
+}

@@ -1,0 +1,128 @@
+"""What the page writes: a tool's files, and the provider of a template, by `grantctl` as the broker's own user."""
+
+import json
+import re
+import urllib.parse
+
+from attacks import OTHER_USER, system
+from views import clean, press, shown
+
+OLD = "[user]\n\tname = Ada\n"
+GIT = "/use?account=work&tool=git&server=git.example.com"
+DOCKER = "/use?account=work&tool=docker&server=registry.example.com"
+
+
+def configuration(page):
+    return page.evaluate("document.getElementById('configuration').innerText")
+
+
+def files(world):
+    """The tool's files in the broker's home, by name."""
+    names = (".gitconfig", ".gitconfig.grantd-backup", ".docker/config.json", ".docker/config.json.grantd-backup",
+             ".config/grantd/helper.toml")
+    return {name: (world.folder / name).read_text() for name in names if (world.folder / name).exists()}
+
+
+def write(stage):
+    """Use in …: the exact diff; Write does what `grantctl configure --write` does, and Undo brings the file back."""
+    world = stage.world(accounts=["work"])
+    config = world.folder / ".gitconfig"
+    config.write_text(OLD)
+    page = world.open(GIT)
+    diff = page.evaluate("document.querySelector('pre.diff').textContent")
+    assert files(world) == {".gitconfig": OLD}
+    clean(page)
+    press(page, "Write")
+    page.await_heading("Use work in git")
+    assert "The files are written" in configuration(page), page.text()
+    new = config.read_text()
+    added = [line[1:] for line in diff.splitlines()[2:] if line.startswith("+")]
+    assert new == OLD + "".join(f"{line}\n" for line in added), (diff, new)
+    assert files(world) == {".gitconfig": new, ".gitconfig.grantd-backup": OLD}
+    printed = world.broker.ctl("configure", "git", "work", "git.example.com").stdout
+    assert printed in new, (printed, new)
+    page.open(world.origin + GIT)
+    assert "Write" not in page.evaluate("[...document.querySelectorAll('#configuration button')].map(e => e.textContent)")
+    press(page, "Undo")
+    assert "The configuration is removed" in shown(page, "is removed")
+    assert config.read_text() == OLD
+    clean(page)
+
+
+def changed(stage):
+    """A file that changed after the page was loaded is not written until its user has seen the changes."""
+    world = stage.world(accounts=["work"])
+    page = world.open(GIT)
+    (world.folder / ".gitconfig").write_text(OLD)
+    other = world.open(GIT)
+    press(other, "Write")
+    shown(other, "The files are written")
+    before = files(world)
+    press(page, "Write")
+    assert "nothing was written" in shown(page, "have changed since")
+    assert files(world) == before
+
+
+def refused(stage):
+    """A file that cannot be written: why, the command as the next step, and no other file is changed."""
+    world = stage.world(accounts=["work"])
+    old = json.dumps({"credHelpers": {"other.example.com": "pass"}})
+    (world.folder / ".docker").mkdir()
+    (world.folder / ".docker/config.json").write_text(old)
+    page = world.open(DOCKER)
+    assert "pass" not in configuration(page), "the diff shows another entry"
+    with (world.folder / ".config").open("w"):
+        press(page, "Write")
+        text = shown(page, "cannot be written")
+    assert "grantctl configure docker work registry.example.com --write" in text, text
+    assert files(world) == {".docker/config.json": old}
+    clean(page)
+
+
+def conflict(stage):
+    """A file that contradicts it: the page says so, and offers no button that would fail."""
+    world = stage.world(accounts=["work"])
+    (world.folder / ".docker").mkdir()
+    (world.folder / ".docker/config.json").write_text('{"credHelpers": {"registry.example.com": "ecr-login"}}')
+    page = world.open(DOCKER)
+    assert "ecr-login" in configuration(page) and "by hand" not in page.heading()
+    assert "Write" not in page.evaluate("[...document.querySelectorAll('#configuration button')].map(e => e.textContent)")
+
+
+def forged(stage):
+    """The form of Write without its token, from another page, and with text that is no name: nothing is written."""
+    world = stage.world(accounts=["work"])
+    cookie = world.visit()
+    token = world.form_token(cookie)
+    seen = re.search(r'name="seen" value="([^"]+)"', world.request(GIT, cookie=cookie).text)[1]
+    fields = {"account": "work", "tool": "git", "server": "git.example.com", "change": "write", "seen": seen}
+
+    def post(origin=world.origin, **more):
+        return world.request("/use", urllib.parse.urlencode(fields | more), cookie=cookie, Origin=origin).status
+
+    assert post() == 403 and post("http://127.0.0.1:1", form_token=token) == 403
+    for more in ({"account": "--write"}, {"server": "git.example.com\n[core]"}, {"tool": "sh"}, {"change": "x"}, {"seen": "x"}):
+        assert post(form_token=token, **more) in (200, 400, 409), more
+        assert files(world) == {}, more
+    assert post(form_token=token) == 200 and ".gitconfig" in files(world)
+
+
+def of_system(stage):
+    """The system's broker writes into no home: it shows the command."""
+    world = system(stage, f'[[rule]]\nuid = {OTHER_USER}\naccounts = ["mail"]\naccess = ["observe"]\n')
+    page = world.open("/use?account=mail&tool=git&server=git.example.com")
+    assert "grantctl configure git mail git.example.com --write" in configuration(page)
+    assert not page.evaluate("document.querySelectorAll('#configuration button').length")
+    cookie = world.visit()
+    token = world.form_token(cookie)
+    forms = {"/use": {"account": "mail", "tool": "git", "server": "git.example.com", "change": "write", "seen": "x"}}
+    for path, fields in forms.items():
+        body = urllib.parse.urlencode(fields | {"form_token": token})
+        assert world.request(path, body, cookie=cookie, Origin=world.origin).status == 403, path
+    assert files(world) == {}
+
+
+CASES = {
+    "write": write, "write-changed": changed, "write-refused": refused, "write-conflict": conflict, "write-forged": forged,
+    "write-system": of_system,
+}
