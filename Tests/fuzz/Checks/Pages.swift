@@ -78,7 +78,7 @@ extension Target {
     let served = ServedConnections(serverLimits, .none, loop: channel.embeddedEventLoop)
     try channel.pipeline.syncOperations.addHandler(
       IncomingBytes(serverLimits))
-    HTTPConnection(channel, nil, NIOLoopBound(served, eventLoop: channel.embeddedEventLoop)).begin(gathering)
+    HTTPConnection(channel, .nobody, NIOLoopBound(served, eventLoop: channel.embeddedEventLoop)).begin(gathering)
     let size = bytes.count.isMultiple(of: 2) ? bytes.count + 1 : 7
     var rest = bytes[...]
     while !rest.isEmpty {
