@@ -1,15 +1,19 @@
 """What the page writes: a tool's files, and the provider of a template, by `grantctl` as the broker's own user."""
 
+import contextlib
 import json
+import os
 import re
 import urllib.parse
 
 from attacks import OTHER_USER, system
+from grantd_testing.places import ROOT
 from views import clean, press, shown
 
 OLD = "[user]\n\tname = Ada\n"
 GIT = "/use?account=work&tool=git&server=git.example.com"
 DOCKER = "/use?account=work&tool=docker&server=registry.example.com"
+SECRET = "s3cret-of-the-client"
 
 
 def configuration(page):
@@ -113,16 +117,53 @@ def of_system(stage):
     page = world.open("/use?account=mail&tool=git&server=git.example.com")
     assert "grantctl configure git mail git.example.com --write" in configuration(page)
     assert not page.evaluate("document.querySelectorAll('#configuration button').length")
+    page.open(world.origin + "/add?template=google")
+    assert "grantctl setup google" in page.text() and not page.evaluate("Boolean(document.querySelector('#client'))")
     cookie = world.visit()
     token = world.form_token(cookie)
-    forms = {"/use": {"account": "mail", "tool": "git", "server": "git.example.com", "change": "write", "seen": "x"}}
+    forms = {"/use": {"account": "mail", "tool": "git", "server": "git.example.com", "change": "write", "seen": "x"},
+             "/add": {"template": "spotify", "client_id": "x"}}
     for path, fields in forms.items():
         body = urllib.parse.urlencode(fields | {"form_token": token})
         assert world.request(path, body, cookie=cookie, Origin=world.origin).status == 403, path
     assert files(world) == {}
 
 
+def with_templates(world):
+    world.broker.options = (*world.broker.options, "--templates", ROOT / "config" / "providers.d")
+
+
+def template(stage):
+    """A template with a client by clicks: the provider's file, its secret, the checks; and what is missing."""
+    world = stage.world(before=with_templates)
+    page = world.open("/add?template=gitlab")
+    page.fill("#set-host", "127.0.0.1:1")
+    page.fill("#client", "s6BhdRkqt3")
+    page.fill("#secret", SECRET)
+    press(page, "Continue")
+    page.await_heading("Sign in at gitlab")
+    assert "Failed" in page.text(), page.text()
+    written = world.broker.config.with_suffix(".d") / "gitlab.toml"
+    text = written.read_text()
+    assert 'profile = "gitlab"' in text and 'host = "127.0.0.1:1"' in text and SECRET not in text, text
+    secret = world.broker.config.parent / "gitlab.secret"
+    assert secret.read_text().strip() == SECRET and os.stat(secret).st_mode & 0o77 == 0
+    assert SECRET not in page.markup() and SECRET not in world.broker.log.read_text()
+    page.open(world.origin + "/add")
+    assert "gitlab" in page.text()
+    clean(page)
+    cookie = world.visit()
+    token = world.form_token(cookie)
+    for fields in ({"template": "google", "client_id": "x"}, {"template": "keycloak", "client_id": "x"}):
+        body = urllib.parse.urlencode(fields | {"form_token": token})
+        answer = world.request("/add", body, cookie=cookie, Origin=world.origin)
+        assert answer.status == 400 and "is empty" in answer.text, answer.text[:900]
+    assert [one["provider"] for one in world.socket.call("provider.list")["providers"]] == ["demo", "gitlab"]
+    with contextlib.suppress(FileNotFoundError):
+        assert not (written.parent / "google.toml").exists()
+
+
 CASES = {
     "write": write, "write-changed": changed, "write-refused": refused, "write-conflict": conflict, "write-forged": forged,
-    "write-system": of_system,
+    "write-system": of_system, "template": template,
 }

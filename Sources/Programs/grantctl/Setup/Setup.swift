@@ -40,6 +40,10 @@ struct Setup {
   mutating func run() async throws(Failure) {
     let status = try await broker()
     let provider = try await provider(status)
+    guard !given.providerOnly else {
+      if outer.isJSON { outer.say(["provider": .string(provider), "steps": transcript]) }
+      return
+    }
     try await examine(provider)
     let account = try await signIn(at: provider)
     try await configure(account)
@@ -48,13 +52,16 @@ struct Setup {
       return terminal.say(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
     }
     outer.say([
-      "provider": .string(provider), "account": .string(account),
-      "steps": .array(
-        steps.map { ["step": .string($0.name), "result": .string($0.result.rawValue), "message": .string($0.message)] }),
+      "provider": .string(provider), "account": .string(account), "steps": transcript,
     ])
   }
 
   // MARK: The transcript
+
+  private var transcript: JSON {
+    .array(
+      steps.map { ["step": .string($0.name), "result": .string($0.result.rawValue), "message": .string($0.message)] })
+  }
 
   mutating func done(_ name: String, _ message: String) { note(.init(name: name, result: .ok, message: message)) }
   mutating func mention(_ name: String, _ message: String) {

@@ -55,6 +55,8 @@ struct SetupCommand: BrokerCommand {
   var manual = false
   @Flag(help: "Print URLs instead of opening the browser.")
   var noBrowser = false
+  @Flag(help: "Add the provider only: no checks and no sign-in.")
+  var providerOnly = false
   @Flag(help: "Do not send the authorization request before the sign-in.")
   var skipProbe = false
   @Option(help: "A program that will use the account, as for “grantctl configure”.")
@@ -70,6 +72,9 @@ struct SetupCommand: BrokerCommand {
     if clientSecretFile != nil, clientId == nil { throw ValidationError("--client-secret-file needs --client-id.") }
     if initialAccessTokenFile != nil, clientId != nil {
       throw ValidationError("Only one of --initial-access-token-file and --client-id can be given.")
+    }
+    if providerOnly, account != nil || tool != nil || device || manual {
+      throw ValidationError("--provider-only takes no account, no --tool, no --device and no --manual.")
     }
     if server != nil, tool == nil { throw ValidationError("--server needs --tool.") }
     _ = try NameValue.parse(set, option: "--set")

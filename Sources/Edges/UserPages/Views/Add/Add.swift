@@ -12,7 +12,7 @@ extension Ask {
 
   func add() async -> HTTPReply {
     if let provider = query["provider"] { return await checked(provider) }
-    if let name = query["template"], let template = SetupTemplate.named(name) { return page(await guide(template)) }
+    if let name = query["template"], let template = SetupTemplate.named(name) { return page(guide(template)) }
     var known: HTML = ""
     if case .success(let list) = await call(ProviderList.self, NoParams()), !list.providers.isEmpty {
       let cards = list.providers.prefix(Self.mostProviders).map { provider -> HTML in
@@ -74,33 +74,10 @@ extension Ask {
       """)
   }
 
-  private func guide(_ template: SetupTemplate) async -> View {
-    let steps = template.steps.map { step -> HTML in "<li>\(step)</li>" }
-    let redirect: HTML =
-      template.redirectURI.map { "<p>Redirect URI to register:</p><pre tabindex=\"0\">\($0)</pre>" }
-      ?? "<p>No redirect URI has to be registered.</p>"
-    let address: HTML =
-      template.page.flatMap(Location.init).map { page in
-        """
-        <p class="controls"><a class="button main" target="_blank" rel="noopener noreferrer" \
-        href="\(page.text, limit: Location.limit)">Open the page of \(template.title)</a></p>
-        """
-      } ?? ""
-    return View(
-      title: "Add \(template.title)", section: .home,
-      main: """
-        <div class="panels"><div class="panel"><h2>1. Register a client</h2><ol>\(steps)</ol>\(redirect)\(address)</div>
-        <div class="panel"><h2>2. Enter it</h2><p>The template's settings are a file beside your configuration. \
-        This command asks for the client, writes the file, and signs in:</p>\
-        <pre tabindex="0">grantctl setup \(template.name)</pre><p class="soft">The provider then appears under \
-        <a href="/add">Add an account</a>.</p></div></div>
-
-        """, isStill: true)
-  }
-
   // MARK: From an issuer
 
   func addProvider() async -> HTTPReply {
+    if let template = form["template"].flatMap(SetupTemplate.named) { return await addTemplate(template) }
     guard let text = form["issuer"], let issuer = IssuerText(text) else {
       return page(
         View(
@@ -115,9 +92,10 @@ extension Ask {
     if let same = known.first(where: { issuer.candidates.contains($0.issuer ?? "") }), form["client_id"] == nil {
       return .seeOther("/add?provider=\(HTML.percentEncoded(same.provider))")
     }
+    let base = String(issuer.host.prefix(60)).replacing(":", with: "-")
     var first: RPCError?
     for candidate in issuer.candidates {
-      var params = ProviderRegister.Params(issuer: candidate, provider: freeName(issuer, known))
+      var params = ProviderRegister.Params(issuer: candidate, provider: freeName(base, known))
       if let id = form["client_id"] {
         params.client_id = id
         params.client_secret = form["client_secret"].map { SecretText($0) }
@@ -165,9 +143,8 @@ extension Ask {
     return port.map { "http://127.0.0.1:\($0)/callback" }
   }
 
-  private func freeName(_ issuer: IssuerText, _ known: [ProviderView]) -> String {
+  func freeName(_ base: String, _ known: [ProviderView]) -> String {
     let taken = Set(known.map(\.provider))
-    let base = String(issuer.host.prefix(60)).replacing(":", with: "-")
     return ([base] + (2...99).map { "\(base)-\($0)" }).first { !taken.contains($0) } ?? base
   }
 
