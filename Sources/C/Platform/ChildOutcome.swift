@@ -42,7 +42,7 @@ public struct ChildOutcome: Sendable, Equatable {
     guard program.start(&pid) == 0 else { return nil }
     out.closeWriting()
     err.closeWriting()
-    // What it does not read is no failure: its status says what it is.
+    // Unread input is not a failure: the exit status reports one.
     given.write(input ?? [])
     let end = uptime() + limit
     let pidfd = clinux_pidfd_open(pid)
