@@ -1,5 +1,6 @@
 import Broker
 import FoundationEssentials
+import OAuth
 import SQLite
 
 /// This machine, as the other machines of the database see it.
@@ -42,6 +43,15 @@ struct OwnNode: Sendable {
     return !answer.rows.isEmpty
   }
 
+  /// A lease whose run ended. The provider may have a request without an answer in a queue, which comes first.
+  private static let freed = """
+    node = NULL, run = NULL, until = NULL,
+      before_node = CASE WHEN refresh_token_hash IS NULL THEN before_node ELSE node END,
+      before_run = CASE WHEN refresh_token_hash IS NULL THEN before_run ELSE run END,
+      before_until = CASE WHEN refresh_token_hash IS NULL THEN before_until
+        ELSE greatest(before_until, clock_timestamp() + interval '\(Takeover.pause.milliseconds) ms') END
+    """
+
   /// Records this run. What the one before it held is free, and its logins are this one's.
   ///
   /// - Parameter group: the first value of the node's ``CommitGroup/id``.
@@ -68,8 +78,7 @@ struct OwnNode: Sendable {
         Query("UPDATE grantd.logins SET run = $2::text WHERE node = $1::text", values),
         Query(
           """
-          UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL
-            WHERE node = $1::text AND run <> $2::text RETURNING account
+          UPDATE grantd.refresh SET \(Self.freed) WHERE node = $1::text AND run <> $2::text RETURNING account
           """, values),
         Query("COMMIT"),
       ], until: deadline)
@@ -95,8 +104,7 @@ struct OwnNode: Sendable {
         Query(
           "UPDATE grantd.node SET ended_at = clock_timestamp() WHERE id = $1::text AND run = $2::text", values),
         Query(
-          "UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL WHERE node = $1::text AND run = $2::text",
-          values),
+          "UPDATE grantd.refresh SET \(Self.freed) WHERE node = $1::text AND run = $2::text", values),
         Query("COMMIT"),
       ], until: deadline)
   }

@@ -8,10 +8,10 @@ import Sealing
 /// Rows are those of the SQLite store, with the same codes and seals. `refresh` has one small row for each account: its
 /// lock, its lease and its intent.
 enum Schema {
-  static let version = 2
+  static let version = 3
   /// "grnt": no two brokers migrate at the same time.
   private static let lock = 0x6772_6e74
-  private static let migrations = [v1, v2]
+  private static let migrations = [v1, v2, v3]
 
   /// Creates or completes the schema, in one transaction.
   static func migrate(_ session: Session, at location: String, until deadline: Duration) throws {
@@ -236,5 +236,13 @@ enum Schema {
     "ALTER TABLE grantd.refresh ADD COLUMN renewed_at timestamptz, ADD COLUMN first_sent_at timestamptz",
     "CREATE INDEX change_by_commit ON grantd.change (commit)",
     "TRUNCATE grantd.change",
+  ]
+
+  /// An earlier holder of the lease, and until when its request may be answered.
+  private static let v3 = [
+    """
+    ALTER TABLE grantd.refresh ADD COLUMN before_node \(text), ADD COLUMN before_run \(text),
+      ADD COLUMN before_until timestamptz
+    """
   ]
 }

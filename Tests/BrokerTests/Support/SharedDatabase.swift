@@ -7,17 +7,6 @@ import Synchronization
 
 /// What several brokers share: leases by a clock of its own, fences, expectations, and notifications of others' changes.
 final class SharedDatabase: Sendable {
-  struct Held: Equatable {
-    var fence: UInt64
-    /// The broker that has it; nil: it was given back.
-    var holder: Int?
-    var until: Duration
-    /// When it was last granted or prolonged.
-    var renewed = Duration.zero
-    /// When the intent's first request could be sent.
-    var sent = Duration.zero
-  }
-
   /// A broker's claim to a revocation.
   private struct Claim {
     var holder: Int
@@ -26,15 +15,15 @@ final class SharedDatabase: Sendable {
 
   private struct State {
     var stored = MemoryStore()
-    var leases: [AccountName: Held] = [:]
+    var leases: [AccountName: HeldLease] = [:]
     var revisions: [AccountName: Revision] = [:]
     var issuers: [AccountName: String] = [:]
     var commits: Set<Revision> = []
     var claims: [String: Claim] = [:]
     var readers: [Int: AsyncStream<ChangesElsewhere>.Continuation] = [:]
     var members = 0
-    /// Brokers whose run has ended.
-    var ended: Set<Int> = []
+    /// Brokers whose run has ended, and when.
+    var ended: [Int: Duration] = [:]
     /// Commits and leases that were refused because another broker was quicker.
     var conflicts = 0
     /// Leases that were given to another after they had ended, and not given back.
@@ -49,7 +38,7 @@ final class SharedDatabase: Sendable {
   var disk: MemoryStore { state.withLock { $0.stored } }
   var conflicts: Int { state.withLock { $0.conflicts } }
   var overtaken: Int { state.withLock { $0.overtaken } }
-  func lease(_ name: String) -> Held? { state.withLock { $0.leases[AccountName(rawValue: name)!] } }
+  func lease(_ name: String) -> HeldLease? { state.withLock { $0.leases[AccountName(rawValue: name)!] } }
 
   /// Whether every lease that is held lasts for this long at least.
   func isProlonged(for time: Duration = Limit.lease / 2) -> Bool {
@@ -120,8 +109,9 @@ final class SharedDatabase: Sendable {
 
   /// The broker's run has ended, as the store knows.
   func ends(_ store: SharedStore) {
+    let now = clock.elapsed
     let accounts = state.withLock { state in
-      state.ended.insert(store.number)
+      state.ended[store.number] = now
       return state.leases.filter { $0.value.holder == store.number }.map(\.key)
     }
     tell([.accounts(Set(accounts))], from: store.number)
@@ -183,33 +173,24 @@ final class SharedDatabase: Sendable {
     let now = clock.elapsed
     return try state.withLock { state throws(StoreError) in
       try Self.check(expecting, &state, number, at: now)
-      let old = state.leases[intent.account] ?? Held(fence: 0, holder: nil, until: .zero)
-      if let holder = old.holder, holder != number {
-        let end = Self.end(of: old, takeover, isEnded: state.ended.contains(holder), at: now)
-        guard end <= now else { return .held(LeaseHolder(name: "node\(holder)", remaining: end - now)) }
-        state.overtaken += 1
-      }
-      var intent = intent
+      let old = state.leases[intent.account] ?? HeldLease()
       let before = state.stored.intent(intent.account.rawValue)
       let continues = before?.refreshTokenHash == intent.refreshTokenHash
+      let ended = old.holder.flatMap { state.ended[$0] }
+      let end = old.end(for: number, takeover, before, ended: ended, at: now)
+      guard end <= now else {
+        return .held(LeaseHolder(name: "node\(old.holder ?? old.unanswered?.holder ?? 0)", remaining: end - now))
+      }
+      if let holder = old.holder, holder != number { state.overtaken += 1 }
+      var intent = intent
       if let before, continues {
         intent.sentAt = before.sentAt
         intent.attempts = max(intent.attempts, before.attempts + 1)
       }
       try state.stored.apply([.putIntent(intent)])
-      state.leases[intent.account] = Held(
-        fence: old.fence + 1, holder: number, until: now + duration, renewed: now, sent: continues ? old.sent : now)
-      return .granted(Lease(account: intent.account, fence: old.fence + 1), intent)
-    }
-  }
-
-  /// When another broker may take the lease.
-  private static func end(of held: Held, _ takeover: Takeover, isEnded: Bool, at now: Duration) -> Duration {
-    if takeover.isForced { return now }
-    switch takeover.rotation {
-    case .none: return held.until
-    case .grace(let grace) where held.until <= held.sent + grace && now <= held.sent + grace: return held.until
-    case .grace, .strict: return isEnded ? now : held.renewed + Takeover.delay
+      let new = old.granted(to: number, for: duration, continues: continues, ended: ended != nil, at: now)
+      state.leases[intent.account] = new
+      return .granted(Lease(account: intent.account, fence: new.fence), intent)
     }
   }
 

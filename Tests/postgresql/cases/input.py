@@ -66,10 +66,11 @@ def schemas(world):
     one.adopt("a")
     # As the first version left it.
     world.sql("DROP INDEX grantd.change_by_commit; UPDATE grantd.meta SET value = '1' WHERE name = 'version';"
-              "ALTER TABLE grantd.refresh DROP COLUMN renewed_at, DROP COLUMN first_sent_at")
+              "ALTER TABLE grantd.refresh DROP COLUMN renewed_at, DROP COLUMN first_sent_at, DROP COLUMN before_node, "
+              "DROP COLUMN before_run, DROP COLUMN before_until")
     two = world.machine("two")
     assert two.get("a") == "a-a2" and world.value("SELECT count(renewed_at) FROM grantd.refresh") == "0"
-    assert world.value("SELECT convert_from(value, 'UTF8') FROM grantd.meta WHERE name = 'version'") == "2"
+    assert world.value("SELECT convert_from(value, 'UTF8') FROM grantd.meta WHERE name = 'version'") == "3"
     two.call("token.report_rejected", account="a", generation=1)
     for machine in (one, two):
         eventually("the new token is everywhere", lambda: machine.get("a") == "a-a3")
@@ -196,7 +197,7 @@ def status(world):
     text = one.ctl("status").stdout
     assert text.count("  machine") == 2, text
     report = one.ctl("doctor").stdout
-    assert "2 running" in report and "schema 2" in report, report
+    assert "2 running" in report and "schema 3" in report, report
     two.process.kill()
     two.process.wait(10)
     eventually(

@@ -1,12 +1,17 @@
 """Leases, fences and expectations: another broker is played by statements in the database."""
 
+import base64
 import concurrent.futures
+import hashlib
 import signal
 import socket
 import time
 
+from grantd_testing import Refused
 from machines import PATIENCE, eventually
 
+# How long after the end of a run its request may wait in the provider's queue.
+PAUSE = 2
 ENDED = "until = clock_timestamp() - interval '1 s'"
 OTHER = "node = 'other', run = 'other'"
 
@@ -50,16 +55,22 @@ def held_elsewhere(world):
         assert world.provider.refreshes() == 1, until
 
 
+def seconds_since(world, moment):
+    """From a moment of the database to the provider's latest request. Both have the same clock."""
+    return world.provider.ledger["requests"][-1]["at"] - float(world.value(f"SELECT extract(epoch FROM ({moment}))"))
+
+
 def ended_run(world):
-    """A run that ended sends nothing more: its lease is free at once."""
+    """A run that ended sends nothing more: its lease is free when the provider had time for its last request."""
     one = world.machine("one")
     one.adopt("a")
     other_run(world, is_alive=False)
     world.sql(
         f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, until = clock_timestamp() + interval '2 min', "
         "refresh_token_hash = 'x', sent_at = 1, attempts = 1")
-    one.call("token.report_rejected", account="a", generation=generation(world))
-    assert one.get("a") == "a-a3"
+    one.attempt("token.report_rejected", account="a", generation=generation(world))
+    eventually("the lease is taken", lambda: one.get("a") == "a-a3")
+    assert seconds_since(world, "SELECT ended_at FROM grantd.node WHERE id = 'other'") >= PAUSE
 
 
 def takeover(world):
@@ -78,7 +89,7 @@ def takeover(world):
 
 
 def killed_holder(world):
-    """The request of a killed machine is not repeated at the lease's end, and is at once when its next run begins."""
+    """The request of a killed machine is not repeated at the lease's end, and is soon after its next run begins."""
     one, two, three = (world.machine(name) for name in ("one", "two", "three"))
     one.adopt("a")
     for machine in (two, three):
@@ -93,8 +104,54 @@ def killed_holder(world):
     assert world.provider.refreshes() == 2
     one.launch_and_wait()
     # Each machine takes one report of a token.
-    three.attempt("token.report_rejected", account="a", generation=generation(world), timeout=1)
+    three.attempt("token.report_rejected", account="a", generation=generation(world), timeout=10)
     eventually("the request is repeated", lambda: world.provider.refreshes() == 3)
+    assert seconds_since(world, "SELECT max(started_at) FROM grantd.node WHERE name = (SELECT name FROM grantd.node n, "
+                         "grantd.refresh r WHERE n.id = r.before_node)") >= PAUSE
+
+
+def given_back(world):
+    """A machine that took a lease over within a grace, and could not send, leaves the wait for the first request."""
+    with socket.socket() as server:
+        # No program listens yet.
+        server.bind(("127.0.0.1", 0))
+        origin = f"http://127.0.0.1:{server.getsockname()[1]}"
+        one = world.machine("one", sections=(
+            f'[provider.lenient]\nkind = "oauth2"\nclient_id = "client"\nallow_insecure_http = true\n'
+            f'rotation = "grace 300s"\nauthorization_endpoint = "{origin}/authorize"\ntoken_endpoint = "{origin}/token"\n'))
+        one.attempt("account.import", account="x", provider="lenient", refresh_token="x-r1")
+        other_run(world)
+        fingerprint = base64.urlsafe_b64encode(hashlib.sha256(b"x-r1").digest()).decode().rstrip("=")
+        world.sql(
+            f"INSERT INTO grantd.refresh (account) VALUES ('x') ON CONFLICT DO NOTHING; UPDATE grantd.refresh SET "
+            f"fence = nextval('grantd.fence'), {OTHER}, {ENDED}, refresh_token_hash = '{fingerprint}', sent_at = 1, "
+            "attempts = 1, code = NULL, renewed_at = clock_timestamp(), first_sent_at = clock_timestamp()")
+
+        def attempt():
+            try:
+                one.call("account.refresh", account="x", timeout=1)
+            except Refused as refusal:
+                return str(refusal)
+            raise AssertionError("it was refreshed")
+
+        released = "node IS NULL AND before_node = 'other' AND before_until > now() + interval '9 min'"
+        eventually("the lease was taken over", lambda: attempt() and world.value(
+            f"SELECT {released} FROM grantd.refresh") == "t")
+        world.sql("UPDATE grantd.refresh SET first_sent_at = clock_timestamp() - interval '5 min'")
+        server.listen()
+        eventually("the wait is for the other machine", lambda: "other" in attempt())
+        server.settimeout(0)
+        try:
+            server.accept()
+            raise AssertionError("a second request was sent after the grace")
+        except BlockingIOError:
+            pass
+        world.sql("UPDATE grantd.refresh SET before_until = clock_timestamp()")
+        one.process.kill()
+        one.launch_and_wait()
+        later(one, "account.refresh", account="x")
+        server.settimeout(PATIENCE)
+        server.accept()[0].close()
 
 
 def killed_sender(world):
@@ -197,5 +254,5 @@ def restarted(world):
 
 CASES = {
     "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
-    "killed-sender": killed_sender, "stale-fence": stale_fence, "changed-grant": changed_grant, "taken-login": taken_login,
-    "stopped": stopped, "restarted": restarted}
+    "killed-sender": killed_sender, "given-back": given_back, "stale-fence": stale_fence, "changed-grant": changed_grant,
+    "taken-login": taken_login, "stopped": stopped, "restarted": restarted}

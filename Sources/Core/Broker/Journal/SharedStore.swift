@@ -62,12 +62,13 @@ public struct LeaseHolder: Sendable, Equatable {
 }
 
 /// When a lease may go from a holder that has not given it back to another broker. The holder's request may be on its way
-/// or answered, and then its refresh token is spent.
+/// or answered, and then its refresh token is spent. If another broker took the lease over and gave it back, the wait for
+/// the first holder's request continues.
 public struct Takeover: Sendable, Equatable {
   /// - `none`: at the lease's end, as the request can be repeated.
-  /// - `grace`: at the lease's end if that is within the grace, which begins when the request could first be sent;
-  ///   otherwise as `strict`.
-  /// - `strict`: ``delay`` after the lease was last granted or prolonged, or at once if the holder's run has ended.
+  /// - `grace`: at the lease's end if a request can be sent from then on within the grace, which begins when the first
+  ///   request could be sent; otherwise as `strict`.
+  /// - `strict`: ``delay`` after the lease was last granted or prolonged, or ``pause`` after the end of the holder's run.
   public var rotation: Rotation
   /// At once: an administrator demands it.
   public var isForced: Bool
@@ -78,6 +79,11 @@ public struct Takeover: Sendable, Equatable {
   }
 
   public static let delay = Duration.seconds(600)
+  /// After the end of a run: the provider may have its request in a queue. If a second one came first, the queued one
+  /// would end the grant.
+  public static let pause = Duration.seconds(2)
+  /// How long after the grant of a lease its request may be sent.
+  public static let sendingTime = Limit.sendingTime
 }
 
 /// A condition of a commit.

@@ -21,13 +21,13 @@ extension RefreshEngine {
     let takeover = takeover(grant.saved, isForced: leases.forced.remove(account) != nil)
     do throws(StoreError) {
       switch try await journal.lease(intent, takeover, expecting: journal.expectations(account)) {
-      case .granted(let lease, let intent):
-        accounts[account]?.leased(attempt, intent)
+      case .granted(let lease, let noted):
+        accounts[account]?.leased(attempt, noted)
         if takeover.isForced {
           logger.notice(
             "took the lease of \(account) from another broker, as demanded", metadata: ["account": "\(account)"])
         }
-        hold(lease, attempt, since: asked)
+        hold(lease, attempt, since: asked, isRepeated: noted != intent)
         // It may have ended by the store's clock, or end before it is prolonged: callers that still need it ask again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
       case .held(let holder):
@@ -46,8 +46,10 @@ extension RefreshEngine {
   /// Keeps the lease as long as the refresh is under way: a request that takes long must not be sent a second time by
   /// another broker.
   ///
-  /// - Parameter asked: when it was asked for, which is before the store's clock began to count.
-  private func hold(_ lease: Lease, _ attempt: Grant.Attempt, since asked: Duration) {
+  /// - Parameters:
+  ///   - asked: when it was asked for, which is before the store's clock began to count.
+  ///   - isRepeated: another broker may have sent the refresh token. A grace may end, so the latest time to send stays.
+  private func hold(_ lease: Lease, _ attempt: Grant.Attempt, since asked: Duration, isRepeated: Bool = false) {
     let key = key(lease.account, attempt)
     leases.held[key] = .init(lease: lease, latestSend: asked + Limit.sendingTime)
     guard journal.isShared else { return }
@@ -65,7 +67,7 @@ extension RefreshEngine {
             leases.held[key]?.latestSend = .zero
             break
           }
-          leases.held[key]?.latestSend = asked + Limit.sendingTime
+          if !isRepeated { leases.held[key]?.latestSend = asked + Limit.sendingTime }
           next = asked + Limit.lease / 4
         } catch {
           next = asked + Limit.prolongingPause
@@ -124,8 +126,9 @@ extension RefreshEngine {
         stored.grant.refreshToken == attempt.refreshToken || Accounts.isOlder(stored.grant, than: grant.saved)
       {
         let asked = uptime
+        // Nothing is sent under it: another broker's lease only has to have ended.
         switch try await journal.lease(
-          intent, takeover(stored.grant, isForced: false), expecting: [.revision(account, stored.revision)])
+          intent, Takeover(.none), expecting: [.revision(account, stored.revision)])
         {
         case .granted(let lease, _):
           hold(lease, attempt, since: asked)

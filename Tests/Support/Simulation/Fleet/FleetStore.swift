@@ -6,18 +6,9 @@ import OAuth
 /// The rows, leases and revisions that all brokers of a fleet share.
 final class FleetDatabase: @unchecked Sendable {
   // All of a simulation is on one thread, which the scheduler sees to.
-  struct Held {
-    var fence: UInt64 = 0
-    /// Nil: it was given back.
-    var holder: Int?
-    var until: Moment = 0
-    var renewed: Moment = 0
-    var sent: Moment = 0
-  }
-
   unowned let fleet: Fleet
   var contents = StoredContents()
-  var leases: [AccountName: Held] = [:]
+  var leases: [AccountName: FleetLease] = [:]
   private var revisions: [AccountName: Revision] = [:]
   private var commits: Set<Revision> = []
   /// For each machine the refreshes whose answers it has not saved, and when they were sent.
@@ -104,27 +95,31 @@ final class FleetDatabase: @unchecked Sendable {
   ) throws(StoreError) -> Leasing {
     let now = fleet.clock(of: number)
     try check(expecting, number)
-    var held = leases[intent.account] ?? Held()
-    if let holder = held.holder, holder != number {
-      let end = end(of: held, takeover, at: now)
+    let old = leases[intent.account] ?? FleetLease()
+    let before = contents.intents[intent.account]
+    let end =
+      before == nil
+      ? old.until : fleet.fault?.takesOverAtEnd == true ? old.leaseEnd : old.end(takeover, for: number, at: now)
+    if let holder = old.holder ?? old.unanswered?.holder, holder != number {
       guard end <= now else {
         return .held(LeaseHolder(name: "m\(holder)", remaining: .milliseconds(end - now)))
       }
+    }
+    if let holder = old.holder, holder != number {
       fleet.counts.add("leases taken over")
       fleet.takenOver(from: holder)
     }
     var intent = intent
-    let before = contents.intents[intent.account]
     let continues = before?.refreshTokenHash == intent.refreshTokenHash
     if let before, continues {
       intent.sentAt = before.sentAt
       intent.attempts = max(intent.attempts, before.attempts + 1)
     }
     contents.apply(.putIntent(intent))
-    held = Held(
-      fence: held.fence + 1, holder: number, until: now + duration, renewed: now, sent: continues ? held.sent : now)
+    let held = old.granted(to: number, for: duration, continues: continues, at: now)
     leases[intent.account] = held
     fleet.counts.add("leases")
+    fleet.trace.note(now, "    m\(number) leases \(intent.account), fence \(held.fence)")
     return .granted(Lease(account: intent.account, fence: held.fence), intent)
   }
 
@@ -151,18 +146,6 @@ final class FleetDatabase: @unchecked Sendable {
     }
   }
 
-  private func end(of held: Held, _ takeover: Takeover, at now: Moment) -> Moment {
-    if takeover.isForced { return now }
-    if fleet.fault?.takesOverAtEnd == true { return held.until }
-    switch takeover.rotation {
-    case .none: return held.until
-    case .grace(let grace):
-      let graceEnd = held.sent + grace.milliseconds
-      return max(held.until, now) <= graceEnd ? held.until : held.renewed + Takeover.delay.milliseconds
-    case .strict: return held.renewed + Takeover.delay.milliseconds
-    }
-  }
-
   func prolong(_ lease: Lease, _ duration: Moment, by number: Int) -> Bool {
     guard isLatest(lease, of: number) else { return false }
     if fleet.fault == .takeoverUnprolonged { return true }
@@ -174,6 +157,7 @@ final class FleetDatabase: @unchecked Sendable {
   func release(_ lease: Lease, by number: Int) {
     guard isLatest(lease, of: number) else { return }
     leases[lease.account]?.holder = nil
+    fleet.trace.note(fleet.now, "    m\(number) releases \(lease.account), fence \(lease.fence)")
     unsaved[number]?[lease.account] = nil
     fleet.report(.accounts([lease.account]), from: number)
   }

@@ -92,7 +92,9 @@ extension RefreshEngine {
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
         let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? secondTry(of: account) ?? deadline
-        try await waitForRefresh(account, for: asker, until: min(deadline, end))
+        // At its end this broker may refresh, although the token is not due.
+        let lease = leaseElsewhere(account) ?? deadline
+        try await waitForRefresh(account, for: asker, until: min(deadline, end, lease))
       } catch {
         if key.isNarrowed, accounts[account]?.isWanted(key, by: turn) == true {
           accounts[account]?.unwants(key, by: turn)
