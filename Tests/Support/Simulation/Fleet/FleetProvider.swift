@@ -109,6 +109,8 @@ final class FleetTransport: Transport, @unchecked Sendable {
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
   ) async throws(TransportError) -> HTTPResponse {
     await machine.travel(.network)
+    // Another step may have stopped the process at the same moment.
+    while machine.stoppedUntil > fleet.now { await machine.running(after: 0) }
     if fleet.now < fleet.healsAt, fleet.network.chance(0.02) { throw TransportError(.notSent, "no connection") }
     if let latest = request.latestSend, .milliseconds(fleet.now + 1000) > latest {
       fleet.counts.add("requests too late")
