@@ -209,11 +209,22 @@ public final class Broker {
     await journal.verify { [accounts] in await accounts.verify() }
   }
 
-  /// Takes over what other brokers change, where several share the store.
+  /// Follows the changes of other brokers that share the store.
   private func followOthers(_ changes: AsyncStream<ChangesElsewhere>?) {
     guard let changes else { return }
+    let waiting = WaitingChanges()
+    let (signals, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     Task {
-      for await change in changes { await follow(change) }
+      for await change in changes {
+        waiting.add(change)
+        signal.yield()
+      }
+      signal.finish()
+    }
+    Task {
+      for await _ in signals {
+        for change in waiting.take() { await follow(change) }
+      }
     }
   }
 

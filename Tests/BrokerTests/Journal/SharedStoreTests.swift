@@ -8,6 +8,22 @@ import Testing
 
 /// Two brokers on one store: who refreshes, and who follows.
 @Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedStoreTests {
+  @Test("Changes that are reported while others are read are read at once")
+  func burst() async throws {
+    let names = (0..<40).map { "a\($0)" }
+    let world = try await SharedWorld(accounts: names)
+    let (site, other) = (world.brokers[0], world.brokers[1])
+    other.store.set(.slow)
+    let before = other.store.reads
+    for name in names { #expect(try await site.token(name) == "\(name)-a2") }
+    #expect(await eventually { other.store.waiting == 1 })
+    await settle()
+    other.store.set(.works)
+    for name in names { #expect(await eventually { (try? await other.token(name)) == "\(name)-a2" }) }
+    #expect(other.store.reads - before <= 3)
+    #expect(world.provider.refreshes == names.count)
+  }
+
   @Test("Two brokers asked at once refresh once, and both release the new token")
   func atOnce() async throws {
     let world = try await SharedWorld()

@@ -242,6 +242,7 @@ final class SharedStore: Store {
     var rebuilds = 0
     /// Commits that were not made, which their callers could not know.
     var lost = 0
+    var reads = 0
   }
 
   private let database: SharedDatabase
@@ -258,6 +259,8 @@ final class SharedStore: Store {
   }
 
   var lost: Int { state.withLock { $0.lost } }
+  /// How often accounts were read.
+  var reads: Int { state.withLock { $0.reads } }
 
   /// How many calls wait for the link.
   var waiting: Int { state.withLock { $0.waiting.count } }
@@ -373,7 +376,8 @@ final class SharedStore: Store {
   }
 
   func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
-    try await pass { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
+    state.withLock { $0.reads += 1 }
+    return try await pass { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
   }
 
   /// The hash under a shared key is left out: who looks at these times is on our side.
