@@ -170,6 +170,7 @@ class Libraries:
 
     def growth(self, name, driver):
         calls = GROWTH_CALLS_QUICK if self.quick else GROWTH_CALLS
+
         def resident(count):
             """After each of the batches."""
             for _ in range(count // WARM_CALLS):

@@ -8,13 +8,13 @@ import StoreRows
 // Leases, by the clock of the database. The row's lock is held, so each statement sees the latest row.
 extension Writer {
   /// The parameters of a statement that name this run, and the refresh token that it sends.
-  private struct Places {
+  private struct LeaseParameters {
     var node, run, hash: String
   }
 
   /// When this run may take the lease. A run that ended sends nothing any more, and a request whose answer was
   /// committed has left no intent.
-  private static func freeAt(_ takeover: Takeover, _ own: Places) -> String {
+  private static func freeAt(_ takeover: Takeover, _ own: LeaseParameters) -> String {
     if takeover.isForced { return "'-infinity'::timestamptz" }
     let delayed = "coalesce(r.renewed_at, r.until) + interval '\(Takeover.delay.milliseconds) ms'"
     let pause = "interval '\(Takeover.pause.milliseconds) ms'"
@@ -46,7 +46,7 @@ extension Writer {
   }
 
   /// Notes an earlier holder whose request may still be answered. It stays if this run gives the lease back.
-  private static func before(_ own: Places) -> String {
+  private static func before(_ own: LeaseParameters) -> String {
     let isOwn = "(r.before_node = \(own.node) AND r.before_run = \(own.run))"
     let isKept = "r.refresh_token_hash = \(own.hash)"
     let isTaken = """
@@ -88,7 +88,7 @@ extension Writer {
   func lease(
     _ intent: RefreshIntent, before: [ColumnValue]?, for duration: Duration, _ takeover: Takeover, timeline: String
   ) throws -> [Query] {
-    let own = Places(node: "$2::text", run: "$3::text", hash: "$6::text")
+    let own = LeaseParameters(node: "$2::text", run: "$3::text", hash: "$6::text")
     let old = before?.last?.blob.map(ColumnValue.blob) ?? .null
     let taking = Query(
       """
@@ -108,7 +108,7 @@ extension Writer {
       SELECT CASE WHEN isfinite(f.free_at) THEN (extract(epoch FROM (f.free_at - clock_timestamp())) * 1000)::int8 END,
           (SELECT name FROM grantd.node n WHERE n.id = f.node)
         FROM (SELECT coalesce(CASE WHEN r.run <> $3::text THEN r.node END, r.before_node) AS node,
-            \(Self.freeAt(takeover, Places(node: "$2::text", run: "$3::text", hash: "$4::text"))) AS free_at
+            \(Self.freeAt(takeover, LeaseParameters(node: "$2::text", run: "$3::text", hash: "$4::text"))) AS free_at
           FROM grantd.refresh r WHERE r.account = $1::text) f
       """,
       [
