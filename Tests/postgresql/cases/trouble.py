@@ -163,7 +163,10 @@ def other_run(world):
     """Another process registered the node, and has its lock: writes are refused, and the reason is named."""
     one = world.machine("one")
     one.adopt("a")
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'grantd'"
+    before = world.value(sessions)
     old = take_lock(world)
+    eventually("it has connected again, without the lock", lambda: world.value(sessions) == before)
     world.sql("UPDATE grantd.node SET run = 'other', seen_at = clock_timestamp() + interval '1 hour';"
               "UPDATE grantd.writer SET last = 'other'")
     one.attempt("token.report_rejected", account="a", generation=1, timeout=1)
