@@ -4,11 +4,13 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import urllib.parse
 
 from attacks import OTHER_USER, system
 from grantd_testing.places import ROOT
 from views import clean, press, shown
+from world import ANSWER_SECONDS, Skip
 
 OLD = "[user]\n\tname = Ada\n"
 GIT = "/use?account=work&tool=git&server=git.example.com"
@@ -129,6 +131,30 @@ def of_system(stage):
     assert files(world) == {}
 
 
+def in_sandbox(stage):
+    """A program in a mount namespace of its own opens the page: it has the commands, and nothing is written outside."""
+    world = stage.world(accounts=["work"])
+    kinds = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-current-user", "--mount"]
+    done = subprocess.run(
+        ["unshare", *kinds, world.products / "grantctl", "--socket", world.broker.socket, "ui", "--no-browser"],
+        capture_output=True, text=True, timeout=ANSWER_SECONDS)
+    if "unshare" in done.stderr:
+        raise Skip("this machine makes no namespaces")
+    link = re.search(r"(http://127\.0\.0\.1:\d+)/open/\S+", done.stdout)
+    world.origin = link[1]
+    cookie = world.request(link[0].removeprefix(link[1])).headers["Set-Cookie"].split(";")[0]
+    for path, command in ((GIT, "configure git work git.example.com"), ("/add?template=google", "setup google")):
+        text = world.request(path, cookie=cookie).text
+        assert f"grantctl {command}" in text and ">Write<" not in text and 'id="client"' not in text, text[-900:]
+    token = world.form_token(cookie)
+    forms = {"/use": {"account": "work", "tool": "git", "server": "git.example.com", "change": "write", "seen": "x"},
+             "/add": {"template": "spotify", "client_id": "x"}}
+    for path, fields in forms.items():
+        body = urllib.parse.urlencode(fields | {"form_token": token})
+        assert world.request(path, body, cookie=cookie, Origin=world.origin).status == 403, path
+    assert files(world) == {} and not world.broker.config.with_suffix(".d").exists()
+
+
 def with_templates(world):
     world.broker.options = (*world.broker.options, "--templates", ROOT / "config" / "providers.d")
 
@@ -165,5 +191,5 @@ def template(stage):
 
 CASES = {
     "write": write, "write-changed": changed, "write-refused": refused, "write-conflict": conflict, "write-forged": forged,
-    "write-system": of_system, "template": template,
+    "write-system": of_system, "write-sandbox": in_sandbox, "template": template,
 }

@@ -33,7 +33,7 @@ struct Ask: Sendable {
 
   var user: UInt32 { principal.caller.uid }
   /// Commands that run as this user; nil: the broker runs as another one.
-  var commands: (any OwnCommands)? { pages.commands.flatMap { $0.user == user ? $0 : nil } }
+  var commands: (any OwnCommands)? { pages.commands.flatMap { $0.user == user && visit.sharesFiles ? $0 : nil } }
   var path: String { String(exchange.head.path) }
   var isPost: Bool { exchange.head.method == .POST }
 

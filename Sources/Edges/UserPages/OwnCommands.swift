@@ -7,6 +7,9 @@ public protocol OwnCommands: Sendable {
   /// The folder in which the tools' files are.
   var home: String { get }
 
+  /// Whether a process sees the same files as the broker: a program in a sandbox must not write outside of it by a page.
+  func sharesFiles(with process: Int32) -> Bool
+
   /// - Parameters:
   ///   - words: the arguments, the command first.
   ///   - input: its standard input.

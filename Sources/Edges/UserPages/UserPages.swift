@@ -32,9 +32,11 @@ public final class UserPages: Sendable {
   /// - Parameter opener: the process that requested it.
   public func open(for user: UInt32, by opener: Caller, port: Int) throws(RPCError) -> UIOpen.Result {
     let link = token()
+    let sharesFiles = commands?.sharesFiles(with: opener.pid) ?? false
     let isAdded = state.withLock { state in
       state.port = port
-      return state.visits.add(link: link, for: user, by: opener.pid, at: surroundings.uptime())
+      return state.visits.add(
+        link: link, for: user, by: opener.pid, sharesFiles: sharesFiles, at: surroundings.uptime())
     }
     guard isAdded else {
       throw RPCError(

@@ -17,6 +17,8 @@ struct Visits {
     let user: UInt32
     /// The process that requested it.
     let opener: Int32
+    /// It sees the same files as the broker.
+    let sharesFiles: Bool
     let until: Duration
   }
 
@@ -25,6 +27,8 @@ struct Visits {
     let user: UInt32
     /// The process that requested the link: it cannot approve its own requests through the page.
     let opener: Int32
+    /// That process sees the same files as the broker.
+    let sharesFiles: Bool
     /// In every form (CSRF).
     let formToken: String
     var seen: Duration
@@ -46,12 +50,14 @@ struct Visits {
   private var visits: [String: Visit] = [:]
 
   /// False: too many links are unused.
-  mutating func add(link: String, for user: UInt32, by opener: Int32, at now: Duration) -> Bool {
+  mutating func add(
+    link: String, for user: UInt32, by opener: Int32, sharesFiles: Bool = false, at now: Duration
+  ) -> Bool {
     links = links.filter { $0.value.until > now }
     guard links.count < Self.mostLinks, links.values.count(where: { $0.user == user }) < Self.mostLinksOfUser else {
       return false
     }
-    links[link] = Link(user: user, opener: opener, until: now + Self.linkLife)
+    links[link] = Link(user: user, opener: opener, sharesFiles: sharesFiles, until: now + Self.linkLife)
     return true
   }
 
@@ -68,7 +74,8 @@ struct Visits {
     }
     guard visits.count < Self.mostVisits else { return .tooMany }
     links[link] = nil
-    let visit = Visit(id: id, user: user, opener: found.opener, formToken: formToken, seen: now)
+    let visit = Visit(
+      id: id, user: user, opener: found.opener, sharesFiles: found.sharesFiles, formToken: formToken, seen: now)
     visits[id] = visit
     return .opened(visit)
   }

@@ -29,7 +29,7 @@ extension Ask {
 
   private func command(_ template: SetupTemplate) -> HTML {
     """
-    <p>The template's settings are a file beside the configuration of this broker, which runs as another user. \
+    <p>The template's settings are a file beside the configuration of this broker. \
     This command asks for the client, writes the file, and signs in:</p>\
     <pre tabindex="0">grantctl setup \(template.name)</pre><p class="soft">The provider then appears under \
     <a href="/add">Add an account</a>.</p>
@@ -67,7 +67,8 @@ extension Ask {
     let missing = template.variables.first { form["set-\($0.name)"] == nil }.map { $0.question }
     guard let commands else {
       return notAdded(
-        template, "this broker runs as another user", "Run `grantctl setup \(template.name)`.", .forbidden)
+        template, "this page does not write the file of a provider", "Run `grantctl setup \(template.name)`.",
+        .forbidden)
     }
     guard missing == nil, let id = form["client_id"], template.secret != .required || form["client_secret"] != nil
     else {

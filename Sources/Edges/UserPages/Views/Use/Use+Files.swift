@@ -72,7 +72,7 @@ extension Ask {
       }
       guard let commands else {
         let message = Parts.message(
-          "bad", "this broker runs as another user, and does not write your files",
+          "bad", "this page does not write your files",
           "Run `\(selection.command) --\(change.rawValue)` in a terminal.")
         return changed(selection, message, status: .forbidden)
       }
