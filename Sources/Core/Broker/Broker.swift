@@ -396,5 +396,7 @@ extension Broker: JournalSource {
 
   func follow(_ account: AccountName) async { await accounts.follow(account) }
 
+  func keep(over known: Set<AccountName>) async { await accounts.keep(over: known) }
+
   func storeChanged() { updateSummary() }
 }

@@ -30,27 +30,31 @@ extension Keeper {
     last.catchUp = now
     let found = answers[2].value?.text
     let isNew = mustCompare || identity != nil && found != identity
-    mustCompare = false
     let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
+    // If this query fails, the next reading has the same position and compares all again.
+    let all = isNew || isLate ? try everything(session) : []
+    mustCompare = false
     position = answers[1].value?.text
     last.caughtUp = now
     if identity != found {
       identity = found
       onTimeline(answers[2].rows.first?[1].text ?? "")
     }
-    if isNew || isLate {
-      let all = try run(
-        session,
-        [
-          Query(
-            """
-            SELECT 'account ' || account FROM grantd.grants UNION ALL SELECT 'login ' || id FROM grantd.logins
-              UNION ALL SELECT 'registration ' || provider FROM grantd.registrations UNION ALL SELECT 'revocation *'
-            """)
-        ])[0]
-      yield(all.rows.compactMap { $0.first?.text })
-    }
+    yield(all)
     yield(answers[3].rows.compactMap { $0.first?.text })
+  }
+
+  /// A line for each row that machines share.
+  private func everything(_ session: Session) throws -> [String] {
+    try run(
+      session,
+      [
+        Query(
+          """
+          SELECT 'account ' || account FROM grantd.grants UNION ALL SELECT 'login ' || id FROM grantd.logins
+            UNION ALL SELECT 'registration ' || provider FROM grantd.registrations UNION ALL SELECT 'revocation *'
+          """)
+      ])[0].rows.compactMap { $0.first?.text }
   }
 
   private func yield(_ lines: [String]) {

@@ -86,6 +86,43 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
+  @Test(
+    "An account that a restored copy lacks is written back, unless it was removed from the copy",
+    arguments: [true, false])
+  func lackedByCopy(isRemoved: Bool) async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    for broker in world.brokers { world.database.silence(broker.store) }
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    site.store.finds(copyWith: isRemoved ? [account("work")] : [])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    #expect(world.database.disk.grant("work")?.refreshToken == (isRemoved ? nil : Secret("work-r2")))
+    guard !isRemoved else { return }
+    world.clock.advance(.seconds(3600))
+    #expect(try await site.token("work", timeout: 300) == "work-a3")
+    #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
+  }
+
+  @Test("A login that a restored copy lacks is written over the account's earlier login")
+  func laterLogin() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    for broker in world.brokers { world.database.silence(broker.store) }
+    var earlier = try #require(world.database.disk.grant("work"))
+    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
+    earlier.refreshToken = Secret("spent")
+    try await world.database.join().commit([.putGrant(earlier), .removeTokens(account("work"))])
+    site.store.finds(copyWith: [account("work")])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+  }
+
   @Test("A save without the lease keeps the intent of its holder")
   func intentOfAnother() async throws {
     let world = try await SharedWorld()

@@ -15,6 +15,7 @@ import Testing
     func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount]) { (StoredState(), []) }
     func changes(of account: AccountName) -> [Change]? { changes.isEmpty ? nil : changes }
     func follow(_ account: AccountName) async { followed.append(account) }
+    func keep(over known: Set<AccountName>) async {}
     func storeChanged() { changed += 1 }
   }
 
@@ -96,6 +97,7 @@ import Testing
       return [.putGrant(grant)]
     }
     func follow(_ account: AccountName) async {}
+    func keep(over known: Set<AccountName>) async {}
     func storeChanged() {}
   }
 

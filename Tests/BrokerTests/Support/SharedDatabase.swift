@@ -239,6 +239,7 @@ final class SharedStore: Store {
     var waiting: [CheckedContinuation<Void, Never>] = []
     var failsLookups = false
     var found: StoreError?
+    var copy: Set<AccountName>?
     var rebuilds = 0
     /// Commits that were not made, which their callers could not know.
     var lost = 0
@@ -314,6 +315,16 @@ final class SharedStore: Store {
     if let found = state.withLock({ $0.found }) { throw found }
     return try await pass { () throws(StoreError) in [] }
   }
+
+  func otherCopy() async throws(StoreError) -> Set<AccountName>? {
+    state.withLock { state in
+      defer { state.copy = nil }
+      return state.copy
+    }
+  }
+
+  /// The next look at the database finds another copy, which knows these accounts.
+  func finds(copyWith known: Set<AccountName>) { state.withLock { $0.copy = known } }
 
   /// The next look at the database finds this.
   func finds(_ error: StoreError?) { state.withLock { $0.found = error } }

@@ -54,6 +54,8 @@ def old_dump(world):
               "FROM grantd.node WHERE id = (SELECT id FROM grantd.node ORDER BY started_at LIMIT 1)")
     server.command("pg_dump", *place, "-Fc", "-f", file, world.database)
     world.sql("UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL")
+    one.adopt("later")
+    eventually("the later account is known", lambda: two.get("later") == "later-a2")
     for account in ("a", "b"):
         one.call("token.report_rejected", account=account, generation=1)
         for machine in (one, two):
@@ -64,6 +66,12 @@ def old_dump(world):
         eventually("the report is accepted", lambda: report(machine, account), 30)
     for account in ("a", "b"):
         eventually("the newest token is served", lambda: is_renewed(world, account), 30)
+    # The dump lacks this account: the machines that have it write it back.
+    stored = "SELECT count(*) FROM grantd.grants WHERE account = 'later'"
+    eventually("the later account is stored", lambda: world.value(stored) == "1")
+    one.call("token.report_rejected", account="later", generation=1)
+    for machine in (one, two):
+        eventually("a new token of the later account is everywhere", lambda: machine.get("later") == "later-a3", 30)
     ledger = world.provider.ledger
     assert not ledger["revoked"] and not ledger["reused"], ledger
     assert generation(world) >= 3, generation(world)

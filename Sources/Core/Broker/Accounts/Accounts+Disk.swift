@@ -133,6 +133,44 @@ extension Accounts {
     changed(account)
   }
 
+  /// The shared database is another copy, which may lack logins that memory has: they are kept, and written back. An
+  /// account that the copy lacks and that it does not know as removed was created after the copy was made.
+  ///
+  /// - Parameter known: the accounts that are in the copy, or were removed in it.
+  func keep(over known: Set<AccountName>) async {
+    let all = Array(names)
+    for start in stride(from: 0, to: all.count, by: Limit.loadedAccounts) {
+      let page = Array(all[start..<min(start + Limit.loadedAccounts, all.count)])
+      let stored: [AccountName: StoredAccount]
+      do throws(StoreError) {
+        let read = try await journal.store.read(page)
+        stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
+      } catch {
+        return journal.failed(error)
+      }
+      for account in page {
+        await journal.lock(account)
+        keep(account, over: stored[account], isKnown: known.contains(account))
+        journal.unlock(account)
+      }
+    }
+    journal.saveSoon()
+  }
+
+  private func keep(_ account: AccountName, over stored: StoredAccount?, isKnown: Bool) {
+    guard let own = table[account], !own.isUnreadable else { return }
+    if let stored {
+      guard stored.grant.loggedInAt < own.saved.loggedInAt else { return }
+    } else if isKnown {
+      return
+    }
+    journal.read(account, at: stored?.revision, of: stored?.issuer)
+    journal.keep(account)
+    logger.warning(
+      "the database is a copy from before the latest login of \(account), which is written back",
+      metadata: ["account": "\(account)"])
+  }
+
   /// Whether the stored grant is an earlier state of the same login.
   static func isOlder(_ stored: SavedGrant, than own: SavedGrant) -> Bool {
     stored.loggedInAt == own.loggedInAt && stored.generation < own.generation

@@ -148,6 +148,8 @@ extension Journal {
     let found = try await store.examine()
     for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
     examination.notices = found
+    // Before other commits, which would find that the copy lacks their account.
+    if let known = try await store.otherCopy() { await source?.keep(over: known) }
   }
 
   /// Before the end: a missing or damaged database is rebuilt while memory still has the data.

@@ -112,6 +112,11 @@ public protocol Store: Sendable {
   /// - Returns: other faults, repaired or for an administrator: for the log.
   func examine() async throws(StoreError) -> [String]
 
+  /// After ``examine()``: the names of the accounts that are in the database or were removed from it, if it is another copy
+  /// than before, such as a restored dump: it may lack what this broker wrote. Nil: it is the same one. Each copy is
+  /// reported once.
+  func otherCopy() async throws(StoreError) -> Set<AccountName>?
+
   /// The database is damaged or missing: moves the rest aside and writes a new one, which is on disk on return.
   /// Concurrent commits go to the new one. After a failure nothing has changed and it can be repeated.
   ///
@@ -187,6 +192,8 @@ extension Store {
   public func claim(_ revocation: String, for duration: Duration) async throws(StoreError) -> Bool { true }
 
   public func registrations() async throws(StoreError) -> [SavedRegistration] { try await loadRest().registrations }
+
+  public func otherCopy() async throws(StoreError) -> Set<AccountName>? { nil }
 
   public var changesElsewhere: AsyncStream<ChangesElsewhere>? { nil }
 
