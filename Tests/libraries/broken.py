@@ -91,6 +91,18 @@ def escapes(stage, language):
         must(found["hint"] == words, found)
 
 
+@case("long-hint")
+def long_hint(stage, language):
+    """A hint that does not fit is cut between two characters, also if only its last one does not fit."""
+    fits = "x" * 510
+
+    def script(fake, request):
+        return error(request, "login_required", hint=fits + "é")
+    with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
+        found = driver.fails("login_required", do="token", account="work")
+        must(found["hint"] in (fits, fits + "é"), found)
+
+
 @case("closes-at-once")
 def closes_at_once(stage, language):
     with Fake(path(stage, language), None) as fake, driving(stage, language, fake.path) as driver:

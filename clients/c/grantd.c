@@ -238,7 +238,7 @@ static void copy_string(char *to, size_t size, const char *value) {
     /* The array may end in the middle of a character of several bytes. */
     size_t start = length;
     while (start > 0 && ((unsigned char)to[start - 1] & 0xc0) == 0x80) start--;
-    if (start > 0 && *value != '"') {
+    if (start > 0) {
       unsigned char lead = (unsigned char)to[start - 1];
       size_t whole = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
       if (lead >= 0x80 && length - (start - 1) < whole) length = start - 1;
