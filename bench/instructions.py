@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import time
 
 from grantd_testing import Gone
 from machines import eventually
 
-ROUNDS, REQUESTS, START_SECONDS = 3, 4000, 120
+ROUNDS, REQUESTS, START_SECONDS = 5, 4000, 120
 REQUEST = {"jsonrpc": "2.0", "id": "{{id}}", "method": "token.get"}
 
 
@@ -64,7 +65,8 @@ class Counter:
             count = self.take()
             time.sleep(took)
             counts.append((count - self.take()) / REQUESTS)
-        return min(counts)
+        # The process may do other work in the time without requests.
+        return statistics.median(counts)
 
 
 def measure(machine, account, folder, udsbench):
