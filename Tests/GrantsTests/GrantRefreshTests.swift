@@ -339,6 +339,26 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(answer(wait) == .refresh)
   }
 
+  @Test(
+    "Callers that poll retry an account that fails ever less often while others succeed, until the planned delay",
+    arguments: [true, false])
+  func pollingCallers(othersSucceed: Bool) {
+    var grant = grant()
+    var waits: [Int64] = []
+    var start = 4000.0
+    for _ in 0..<12 {
+      _ = grant.failed(
+        grant.begun(at: at(start)), tryLater, at: at(start), policy: steady, jitter: 0,
+        lastSuccessOfOthers: othersSucceed ? at(start - 1) : nil)
+      if case .temporarilyUnavailable(_, let retryAt) = grant.answer(minimumTTL: nil, at: at(start), policy: steady) {
+        waits.append((retryAt - at(start)).components.seconds)
+        start += Double(waits[waits.count - 1])
+      }
+    }
+    let growing: [Int64] = [5, 5, 5, 10, 20, 40, 80, 160, 320, 640, 900, 900]
+    #expect(waits == (othersSucceed ? growing : Array(repeating: 5, count: 12)))
+  }
+
   @Test("A misconfigured client stops the grant until it is tried again, and ends nothing")
   func misconfigured() {
     var grant = grant()

@@ -49,6 +49,26 @@ import Testing
     #expect(queue.unwantAll() == [account("late")] && queue.wantedCount == 0)
   }
 
+  @Test("An account whose last failure was the provider's comes after other wanted accounts")
+  func stalledLater() {
+    var queue = RefreshQueue()
+    for name in ["failing", "other"] { queue.place(account(name), place(5, due: false, stalled: true)) }
+    queue.place(account("due"), place(10))
+    for name in ["failing", "good", "other"] { queue.want(account(name)) }
+    var found: [AccountName] = []
+    while let next = queue.next(.all, { _ in true }), next.isWanted {
+      found.append(next.account)
+      queue.unwant(next.account)
+    }
+    #expect(found == [account("good"), account("failing"), account("other")])
+    #expect(queue.next(.all) { _ in true }?.account == account("due"))
+    queue.want(account("failing"))
+    queue.want(account("good"))
+    #expect(queue.probers(withoutLossOnly: false)[account("failing")] == .some(1))
+    #expect(queue.firstWanted == account("good") && queue.wantedCount == 2)
+    #expect(queue.unwantAll() == [account("good"), account("failing")])
+  }
+
   @Test("A probe uses an account that can lose nothing, and one with the fewest failures")
   func probers() {
     var queue = RefreshQueue()

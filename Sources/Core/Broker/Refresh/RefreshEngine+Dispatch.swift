@@ -126,7 +126,8 @@ extension RefreshEngine {
     while let first = queues[name]?.firstWanted, !mayBegin(first, at: name) { queues[name]?.unwant(first) }
     let due: RefreshQueue.Due = !includingDue ? .none : isFailing ? .withoutLoss : .all
     return queues[name]?.next(due) { account in
-      !isFailing || accounts[account].map { accounts.holdsBack($0) == nil } ?? false
+      mayBegin(account, at: name)
+        && (!isFailing || accounts[account].map { accounts.holdsBack($0) == nil } ?? false)
     }.map { ($0.account, $0.isWanted, false) }
   }
 

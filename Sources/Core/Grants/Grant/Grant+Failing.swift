@@ -25,6 +25,7 @@ extension Grant {
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     if attempt.isExchange { return exchangeFailed(attempt, failure, told) }
     waitsForProvider = failure.isOfProvider
+    countLonely(lastSuccessOfOthers)
     if refuses(attempt.key, failure, told) {
       // A status without an error code may come from a proxy in front of the provider.
       if case .requestRefused(_, nil, _) = failure {} else { takeBackIntent() }
@@ -120,6 +121,15 @@ extension Grant {
   /// seconds.
   private static let hurry = Duration.seconds(1)
 
+  /// No outage delays the requests of an account that fails while others of the provider succeed.
+  private mutating func countLonely(_ lastSuccessOfOthers: Timestamp?) {
+    guard case .failing(let last, _, _) = saved.standing else { return lonelyFailures = 0 }
+    if let lastSuccessOfOthers, lastSuccessOfOthers >= last.at, lonelyFailures < 16 { lonelyFailures += 1 }
+  }
+
+  /// After so many ``lonelyFailures`` the delay of a caller's retry doubles each time.
+  private static let quickRetries = 2
+
   /// - Parameter callersRetry: a caller's request may retry after the shortest delay.
   private mutating func retry(
     _ failure: Failure, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
@@ -140,7 +150,8 @@ extension Grant {
       asked = min(asked, rest.scaled(by: 0.8))
     }
     wait = max(wait, asked)
-    soonestRetry = callersRetry ? now + max(policy.retryDelays[0], asked) : nil
+    let doublings = max(Int(lonelyFailures) - Self.quickRetries, 0)
+    soonestRetry = callersRetry ? now + max(policy.retryDelays[0].scaled(by: Double(1 << doublings)), asked) : nil
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
     return .retry(saved, at: retryAt)

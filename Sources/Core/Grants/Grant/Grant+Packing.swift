@@ -8,6 +8,7 @@ extension Grant {
     fileprivate var stamps: Stamps
     fileprivate var waitsForProvider: Bool
     fileprivate var soonestRetry: Timestamp?
+    fileprivate var lonelyFailures: UInt8
     fileprivate var isUnfinished: Bool
     fileprivate var fellBack: Bool
     fileprivate var isDoubted: Bool
@@ -33,8 +34,9 @@ extension Grant {
     guard case .idle = phase, superseded == nil, wanted.isEmpty else { return nil }
     return Remainder(
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
-      soonestRetry: soonestRetry, isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
-      followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter, attempts: attempts,
+      soonestRetry: soonestRetry, lonelyFailures: lonelyFailures, isUnfinished: isUnfinished, fellBack: fellBack,
+      isDoubted: isDoubted, followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter,
+      attempts: attempts,
       idTokenNotes: idTokenNotes,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
@@ -60,6 +62,7 @@ extension Grant {
     stamps = remainder.stamps
     waitsForProvider = remainder.waitsForProvider
     soonestRetry = remainder.soonestRetry
+    lonelyFailures = remainder.lonelyFailures
     isUnfinished = remainder.isUnfinished
     fellBack = remainder.fellBack
     isDoubted = remainder.isDoubted

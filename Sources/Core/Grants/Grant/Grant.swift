@@ -32,6 +32,8 @@ public struct Grant: Sendable {
   /// The earliest retry that a caller can cause, before the planned one: the provider was unreachable or unavailable, and
   /// named no later time. Nil: only the planned retry, as after a request without a response.
   var soonestRetry: Timestamp?
+  /// Failures in a row since which another account of the provider was refreshed.
+  var lonelyFailures: UInt8 = 0
   /// A request of an earlier run had no response, which can still be requested again.
   var isUnfinished = false
   /// The previous refresh token has replaced the current one.

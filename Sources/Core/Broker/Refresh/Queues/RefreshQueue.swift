@@ -6,6 +6,8 @@ import OAuth
 struct RefreshQueue: Sendable {
   /// Those that callers wait for, in the order in which they came.
   private var order: Deque<AccountName> = []
+  /// The same of those whose last failure was the provider's: they come after the others.
+  private var later: Deque<AccountName> = []
   private var wanted: Set<AccountName> = []
   /// Due accounts, by the end of their token. Those without a refresh token are separate: they continue while the store
   /// fails.
@@ -79,22 +81,30 @@ struct RefreshQueue: Sendable {
   // MARK: Callers
 
   mutating func want(_ account: AccountName) {
-    if wanted.insert(account).inserted { order.append(account) }
+    guard wanted.insert(account).inserted else { return }
+    if isStalled(account) { later.append(account) } else { order.append(account) }
   }
 
   mutating func unwant(_ account: AccountName) {
     guard wanted.remove(account) != nil else { return }
-    if order.first == account { order.removeFirst() } else { order.removeAll { $0 == account } }
+    if order.first == account {
+      order.removeFirst()
+    } else if later.first == account {
+      later.removeFirst()
+    } else {
+      order.removeAll { $0 == account }
+      later.removeAll { $0 == account }
+    }
   }
 
-  var firstWanted: AccountName? { order.first }
+  var firstWanted: AccountName? { order.first ?? later.first }
   /// The due account whose latest request had no answer, of several the latest: if any of them can repeat its request, this
   /// one can.
   var latestUnanswered: AccountName? { unanswered.first()?.key }
 
   mutating func unwantAll() -> [AccountName] {
-    defer { (order, wanted) = ([], []) }
-    return Array(order)
+    defer { (order, later, wanted) = ([], [], []) }
+    return Array(order + later)
   }
 
   // MARK: Order
@@ -105,8 +115,8 @@ struct RefreshQueue: Sendable {
     case all
   }
 
-  /// The next account while the provider answers: those with waiting callers, in their order; then the one whose token
-  /// ends first.
+  /// The next account while the provider answers: those with waiting callers, in their order, and of these the ones whose
+  /// last failure was the provider's after the others; then the one whose token ends first.
   ///
   /// - Parameters:
   ///   - due: which accounts without waiting callers may begin.
@@ -114,7 +124,9 @@ struct RefreshQueue: Sendable {
   mutating func next(
     _ due: Due, _ isAllowed: (AccountName) -> Bool
   ) -> (account: AccountName, isWanted: Bool)? {
-    if let account = order.first(where: isAllowed) { return (account, true) }
+    if let account = order.first(where: isAllowed) ?? later.first(where: isAllowed) {
+      return (account, true)
+    }
     guard due != .none else { return nil }
     let safe = dueWithoutLoss.first()
     guard due == .all, let risky = self.due.first() else { return safe.map { ($0.key, false) } }
@@ -134,7 +146,10 @@ struct RefreshQueue: Sendable {
     if !withoutLossOnly {
       for account in due.prefix(most) + stalled.prefix(most) { found[account] = .some(nil) }
     }
-    for (place, account) in order.prefix(most + Self.wantedProbers).enumerated() { found[account] = place }
+    let limit = most + Self.wantedProbers
+    for (place, account) in [order.prefix(limit), later.prefix(limit)].joined().prefix(limit).enumerated() {
+      found[account] = place
+    }
     return found
   }
 
