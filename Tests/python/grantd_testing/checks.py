@@ -69,7 +69,7 @@ class Checks:
             action()
         except Exception as error:  # each check says by itself what went wrong
             self.failed += 1
-            print(f"not ok - {name}\n  {type(error).__name__}: {error}", flush=True)
+            print(f"not ok - {name}: {type(error).__name__}: {error}", flush=True)
         else:
             self.passed += 1
             print(f"ok - {name} ({time.monotonic() - begun:.1f} s)", flush=True)
