@@ -4,6 +4,7 @@ import Grants
 import OAuth
 import Principals
 import Providers
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -43,6 +44,22 @@ import Testing
     for method in Methods.all {
       let error = await error(rig, method.name, ["no_such_member": 1])
       #expect(error?.code == -32602, "\(method.name)")
+    }
+  }
+
+  @Test("The longest document and a refusal are answered on the thread that read the request, without the broker's actor")
+  func immediateAnswers() async throws {
+    let rig = try await rig()
+    for (method, caller) in [("rpc.discover", Caller.user(5)), ("token.get", .user(5)), ("nothing", .user(5))] {
+      let answered = Mutex(false)
+      let request = RPCRequest(method: method, params: ["account": "work"], isNotification: false)
+      let plain = RPCRequest(method: method, params: nil, isNotification: false)
+      let task = Task.immediate {
+        _ = await rig.router.respond(to: method == "token.get" ? request : plain, session: FakeSession(caller))
+        answered.withLock { $0 = true }
+      }
+      #expect(answered.withLock { $0 }, "\(method)")
+      await task.value
     }
   }
 

@@ -24,7 +24,7 @@ struct Door: Sendable {
     do throws(RPCError) {
       let call = try await decided(use, &passage, session)
       session.decided()
-      let value = try await use.work(call)
+      let value = if let constant = use.constant(call) { constant } else { try await use.work(call) }
       // A reload may have taken the permission away while the caller waited.
       if passage.access.isRelease { passage.rule = try authorizer.renewed(call.permission).rule }
       result = .success(value)
@@ -105,6 +105,8 @@ struct Use<M: Served, Value: Sendable>: Sendable {
   let params: @Sendable () throws(RPCError) -> M.Params
   /// The request to the provider's API; nil: none.
   var request: nonisolated(nonsending) @Sendable (M.Params) async -> APIRequest? = { _ in nil }
+  /// Instead of the work.
+  var constant: @Sendable (Call<M>) -> Value? = { _ in nil }
   /// Approval and work.
   let work: @BrokerActor @Sendable (Call<M>) async throws(RPCError) -> Value
   /// The part of the value for the audit record.
@@ -117,6 +119,7 @@ extension Use where Value == M.Result {
     self.params = params
     request = { params in await M.request(params, by: broker) }
     recorded = { $0 }
+    constant = { call in M.constant(call, by: broker) }
     work = { call throws(RPCError) in
       let call = try await M.approved(call, by: broker)
       let result = try await M.answer(call, by: broker)

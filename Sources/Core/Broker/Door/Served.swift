@@ -12,6 +12,9 @@ protocol Served: RPCMethod {
   static func request(_ params: Params, by broker: Broker) async -> APIRequest?
   /// The call after the user's approval, if it needs one.
   @BrokerActor static func approved(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Call<Self>
+  /// An answer that needs no state of the broker; nil: ``answer(_:by:)`` makes it. It is made on the worker that read the
+  /// request, so that long answers of one user are made one after the other, in turn with the requests of others.
+  static func constant(_ call: Call<Self>, by broker: Broker) -> Result?
   /// The work, once the caller is permitted to call it.
   @BrokerActor static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
   /// Whether an approved call is still permitted after the work.
@@ -42,6 +45,7 @@ extension Served {
   static func access(for params: Params) -> Access { access }
   static var accesses: [Access] { [access] }
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? { nil }
+  static func constant(_ call: Call<Self>, by broker: Broker) -> Result? { nil }
 
   @BrokerActor static func approved(
     _ call: Call<Self>, by broker: Broker
