@@ -18,6 +18,8 @@ class Proxy:
         self.commits_left, self.lost, self.is_pooler, self.lock = None, 0, False, threading.Lock()
         # After a lost answer nobody can connect.
         self.goes_away = self.is_away = False
+        # Called after an answer was lost, before the connection is.
+        self.at_loss = lambda: None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(folder / f".s.PGSQL.{PORT}"))
         self.listener.listen()
@@ -49,6 +51,7 @@ class Proxy:
                     start = data.index(KEY_DATA) + len(KEY_DATA)
                     data = data[:start] + b"\x00\x00\x00\x01" + data[start + 4:]
                 if is_answer and self.loses(data.count(COMMITTED)):
+                    self.at_loss()
                     break
                 target.sendall(data)
         except OSError:

@@ -24,6 +24,9 @@ extension CommitQueue {
         Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
         Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
       ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
+    let found = answers[2].value?.blob
+    // Neither the latest group nor the one without an answer: whatever the questions say is of another copy.
+    guard found == latest || found == sent else { throw otherCopy }
     latest = fence
     return answers
   }

@@ -186,6 +186,10 @@ final class CommitQueue: @unchecked Sendable {
     }
   }
 
+  var otherCopy: StoreError {
+    .shared(.init(.otherCopy, target.location, "this machine's latest write is missing, as in a restored copy"))
+  }
+
   /// It is not known whether the group's transaction was done.
   private struct Unsettled: Error {
     let failure: StoreError
@@ -203,8 +207,7 @@ final class CommitQueue: @unchecked Sendable {
         sent = group.id
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
-          throw StoreError.shared(
-            .init(.otherCopy, target.location, "this machine's latest write is missing, as in a restored copy"))
+          throw otherCopy
         }
         latest = group.id
         return group.results(answers)

@@ -253,7 +253,7 @@ final class Keeper: @unchecked Sendable {
       try own(session)
       let now = clock.uptime()
       if now - last.heartbeat >= OwnNode.heartbeat { try beat(session) }
-      if now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }
+      if mustCompare || now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }
       if now - last.pruning >= Self.pruning {
         last.pruning = now
         _ = try run(

@@ -223,6 +223,25 @@ def unknown_commit(world):
         proxy.close()
 
 
+def unknown_in_copy(world):
+    """The answer to a COMMIT is lost, and the database that comes back is another copy: it is compared."""
+    proxy = Proxy(world.case / "proxy", world.cluster.folder)
+    try:
+        one = world.machine("one", connection=f"host={proxy.folder} user=grantd dbname={world.database}")
+        one.adopt("a")
+        under_way(world, one, 1)
+        proxy.at_loss = lambda: world.sql("UPDATE grantd.writer SET last = 'other'")
+        proxy.lose_answer()
+        eventually("the answer is lost", lambda: proxy.lost == 1)
+        eventually("the other copy is noticed", lambda: "latest write is missing" in one.log_text(), 30)
+        eventually("the new token is served", lambda: one.get("a") == "a-a3", 40)
+        ledger = world.provider.ledger
+        assert not ledger["revoked"] and not ledger["reused"], ledger
+    finally:
+        proxy.close()
+
+
 CASES = {
     "kills": kills, "restart": restart, "away": away, "old-copy": old_copy, "killed-sessions": killed_sessions,
-    "kept-lock": kept_lock, "other-run": other_run, "lost-answers": lost_answers, "unknown-commit": unknown_commit}
+    "kept-lock": kept_lock, "other-run": other_run, "lost-answers": lost_answers, "unknown-commit": unknown_commit,
+    "unknown-in-copy": unknown_in_copy}

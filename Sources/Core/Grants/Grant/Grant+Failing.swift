@@ -130,7 +130,8 @@ extension Grant {
   /// After so many ``lonelyFailures`` the delay of a caller's retry doubles each time.
   private static let quickRetries = 2
 
-  /// - Parameter callersRetry: a caller's request may retry after the shortest delay.
+  /// - Parameter callersRetry: a caller's request may retry after the shortest delay, which grows with
+  ///   ``Grant/lonelyFailures``.
   private mutating func retry(
     _ failure: Failure, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
     retryAfter: Duration?, acted: Bool, rotation: Rotation, callersRetry: Bool = false
