@@ -209,9 +209,9 @@ let package = Package(
     .target(
       name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
       swiftSettings: settings),
-    tests("JSONTests", ["JSON"]),
+    tests("JSONTests", ["JSON", "TestSupport"]),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
-    tests("BrokerAPITests", ["BrokerAPI"]),
+    tests("BrokerAPITests", ["BrokerAPI", "TestSupport"]),
     tests("CredentialHelpersTests", ["CredentialHelpers", "BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals"]),
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),

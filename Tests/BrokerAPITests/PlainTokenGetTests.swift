@@ -1,4 +1,5 @@
 import BrokerAPI
+import TestSupport
 import Testing
 
 @Suite("The hand scan of token.get")

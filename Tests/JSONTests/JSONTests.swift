@@ -1,4 +1,5 @@
 import JSON
+import TestSupport
 import Testing
 
 @Suite("JSON (RFC 8259)")
@@ -191,22 +192,5 @@ struct JSONTests {
     )
     #expect(one.text() != two.text() && one.text(sorted: true) == two.text())
     #expect(JSON.object(["b": 1, "a": 2] as [String: JSON]).text() == #"{"a":2,"b":1}"#)
-  }
-}
-
-/// A repeatable source of chance (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
-  private var state: UInt64
-
-  init(seed: UInt64) {
-    state = seed
-  }
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9E37_79B9_7F4A_7C15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-    return z ^ (z >> 31)
   }
 }

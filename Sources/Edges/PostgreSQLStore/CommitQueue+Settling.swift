@@ -25,7 +25,7 @@ extension CommitQueue {
         Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
       ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
     let found = answers[2].value?.blob
-    // Neither the latest group nor the one without an answer: whatever the questions say is of another copy.
+    // Neither the latest group nor the one without an answer: this is another copy, and so are its other answers.
     guard found == latest || found == sent else { throw otherCopy }
     latest = fence
     return answers

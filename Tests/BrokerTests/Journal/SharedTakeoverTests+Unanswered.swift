@@ -51,15 +51,7 @@ extension SharedTakeoverTests {
 
   @Test("A caller that waits for a lease of another broker is served after its end, although the token is still valid")
   func waiting() async throws {
-    let world = try await SharedWorld(accounts: [])
-    try await world.database.disk.signIn("work", age: .seconds(60))
-    for site in world.brokers { await site.broker.engine.changedElsewhere([account("work")]) }
-    world.provider.drop(1)
-    let lost = Task { () -> ErrorReason? in
-      _ = try? await world.brokers[0].call(AccountRefresh.self, .init(account: "work", timeout: 300))
-      return nil
-    }
-    #expect(await eventually { world.provider.held == 1 })
+    let (world, lost) = try await refreshing(tokenAge: .seconds(60))
     world.brokers[0].store.set(.cut)
     let other = world.brokers[1]
     let asked = Task {

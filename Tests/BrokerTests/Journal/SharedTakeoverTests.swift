@@ -28,6 +28,20 @@ import Testing
     return asked
   }
 
+  /// The first broker refreshes although the token is still valid, and the provider's answer is lost.
+  func refreshing(tokenAge: Duration) async throws -> (SharedWorld, Task<ErrorReason?, Never>) {
+    let world = try await SharedWorld(accounts: [])
+    try await world.database.disk.signIn("work", age: tokenAge)
+    for site in world.brokers { await site.broker.engine.changedElsewhere([account("work")]) }
+    world.provider.drop(1)
+    let lost = Task { () -> ErrorReason? in
+      _ = try? await world.brokers[0].call(AccountRefresh.self, .init(account: "work", timeout: 300))
+      return nil
+    }
+    #expect(await eventually { world.provider.held == 1 })
+    return (world, lost)
+  }
+
   func ends(_ world: SharedWorld, _ tasks: Task<ErrorReason?, Never>...) async {
     world.brokers[0].store.set(.works)
     world.provider.release()
@@ -81,15 +95,7 @@ import Testing
 
   @Test("During the wait callers get the token that is still valid")
   func cached() async throws {
-    let world = try await SharedWorld(accounts: [])
-    try await world.database.disk.signIn("work", age: .seconds(3500))
-    for site in world.brokers { await site.broker.engine.changedElsewhere([account("work")]) }
-    world.provider.drop(1)
-    let lost = Task { () -> ErrorReason? in
-      _ = try? await world.brokers[0].call(AccountRefresh.self, .init(account: "work", timeout: 300))
-      return nil
-    }
-    #expect(await eventually { world.provider.held == 1 })
+    let (world, lost) = try await refreshing(tokenAge: .seconds(3500))
     #expect(try await world.brokers[1].token("work") == "work-a1")
     await ends(world, lost)
   }

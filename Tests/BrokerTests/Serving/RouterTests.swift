@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test("The longest document and a refusal are answered on the thread that read the request, without the broker's actor")
+  @Test("The longest document and a refusal are answered on the thread that read the request, without the actor")
   func immediateAnswers() async throws {
     let rig = try await rig()
     for (method, caller) in [("rpc.discover", Caller.user(5)), ("token.get", .user(5)), ("nothing", .user(5))] {

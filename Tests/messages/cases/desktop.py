@@ -78,6 +78,16 @@ def state(home):
             client.close()
 
 
+def unlocked(home, settings):
+    """A broker that was locked once, so that it has a passphrase; and its bus."""
+    bus = home.keep(Bus(home))
+    home.start(f"[lock]\n{settings}\n", demo=home.provider())
+    home.sign_in("demo", "work")
+    locks(home)
+    unlock(home)
+    return bus
+
+
 @case("lock-on-suspend")
 def lock_on_suspend(home):
     """The broker locks before a suspend and with the user's own screen; the suspend waits for it."""
@@ -110,11 +120,7 @@ def lock_on_suspend(home):
 @case("lock-by-hint")
 def lock_by_hint(home):
     """The broker locks when the LockedHint of a session of its user becomes true, without the signal Lock."""
-    bus = home.keep(Bus(home))
-    home.start("[lock]\non_screen_lock = true\n", demo=home.provider())
-    home.sign_in("demo", "work")
-    locks(home)
-    unlock(home)
+    bus = unlocked(home, "on_screen_lock = true")
     for other in ("hint-other", "no-hint", "idle"):
         bus.do(other)
     bus.quiet()
@@ -126,11 +132,7 @@ def lock_by_hint(home):
 @case("lock-forged")
 def lock_forged(home):
     """Signals that another process sends to the broker in logind's name do not lock it."""
-    bus = home.keep(Bus(home))
-    home.start("[lock]\non_suspend = true\non_screen_lock = true\n", demo=home.provider())
-    home.sign_in("demo", "work")
-    locks(home)
-    unlock(home)
+    bus = unlocked(home, "on_suspend = true\non_screen_lock = true")
     bus.next("Inhibit")
     bus.do("forge")
     bus.next("forged")
