@@ -1,8 +1,8 @@
 """A local user without any rule that does what it can to slow the broker down, until it is killed.
 
-    attacker.py KIND SOCKET UID CONNECTIONS
+    attacker.py KIND SOCKET UID CONNECTIONS [RATE]
 
-SOCKET is the port for the kinds `http`, `http-churn` and `slow-bodies`.
+SOCKET is the port for the kinds `http`, `http-churn` and `slow-bodies`. RATE limits the connections a second of `churn`.
 
 It has the lowest priority, so that the figures are the broker's and not the scheduler's.
 """
@@ -115,9 +115,13 @@ def half_lines(path, count):
         select.select([], [], [], 0.05)
 
 
-def churn(path):
-    """Connects, sends a byte and closes, as often as it can."""
+def churn(path, rate=0):
+    """Connects, sends a byte and closes, as often as it can, or so often a second."""
+    began, done = time.monotonic(), 0
     while True:
+        done += 1
+        if rate and (early := began + done / rate - time.monotonic()) > 0:
+            time.sleep(early)
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(path)
@@ -209,7 +213,7 @@ def main():
     elif kind == "halves":
         half_lines(path, count)
     elif kind == "churn":
-        churn(path)
+        churn(path, *map(float, sys.argv[5:]))
     elif kind == "connects":
         connects(path)
     else:

@@ -12,7 +12,10 @@ from broker import Broker
 from grantd_testing import BlockingClient, BlockingDemo, Program, free_ports
 
 ATTACKER = os.path.join(os.path.dirname(__file__), "attacker.py")
-KINDS = ("batch", "objects", "arrays", "texts", "calls", "unread", "denied-unread", "halves", "connects", "churn")
+KINDS = ("batch", "objects", "arrays", "texts", "calls", "unread", "denied-unread", "halves", "connects", "churn",
+         "churn at 45,000/s")
+# The rate of the attack that was reported, in connections a second of all attackers together.
+REPORTED_RATE = 45_000
 # At the HTTP port, by connections of each attacker.
 HTTP_KINDS = {"http": 64, "http-churn": 1, "slow-bodies": 600}
 HTTP_NEIGHBOUR = os.path.join(os.path.dirname(__file__), "http_neighbour.py")
@@ -137,7 +140,8 @@ class Hostile:
         idle = self.broker.process.resident()
         memory, cpu, began = Memory(self.broker.process), self.broker.process.cpu_seconds(), time.monotonic()
         attackers = [
-            Program([sys.executable, ATTACKER, kind, self.broker.socket, FIRST_ATTACKER + number, CONNECTIONS],
+            Program([sys.executable, ATTACKER, kind.split()[0], self.broker.socket, FIRST_ATTACKER + number, CONNECTIONS,
+                     *([REPORTED_RATE / count] if " at " in kind else [])],
                     stdout=subprocess.DEVNULL, stderr=self.errors)
             for number in range(count)]
         try:
