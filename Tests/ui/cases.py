@@ -3,8 +3,10 @@
 import attacks
 import conditions
 import files
+import layout
 import pictures
 import real
 import views
 
-CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | pictures.CASES
+CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
+CASES |= pictures.CASES

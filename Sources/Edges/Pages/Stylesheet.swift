@@ -1,7 +1,7 @@
 /// The one stylesheet of all pages.
 public enum Stylesheet {
   /// SHA-256 of `text` for `style-src`. A test compares them and prints the right one.
-  public static let hash = "sha256-zcWNx08u2qeYuZOaJaWaTP2ccba9wFOhvCfLxd+caXM="
+  public static let hash = "sha256-kvQZxf6yC3amSDknZjo3ckknaxLD5Hfowmj7C8sdsCc="
 
   static let element: HTML = "<style>\(sheet)</style>"
 
@@ -92,6 +92,7 @@ public enum Stylesheet {
     .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem}
     .panels.large{grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr))}
     .panel dl{margin-top:0;border-top:0}.panel dl div:last-child,.card dl div:last-child{border-bottom:0}.card dt{flex-basis:5rem}
+    .panel p,.empty p{overflow-wrap:anywhere}
     .panel>:first-child,.spans{margin-top:0}.panel>:last-child,.panel>form:last-child>:last-child{margin-bottom:0}
     h2+form{margin-top:.75rem}form+div,form+.message,.filters{margin-top:1rem}.filters{margin-bottom:1rem}
     .message+h2{margin-top:1.75rem}.scroll+.soft{margin-top:1rem}
