@@ -62,7 +62,7 @@ import Testing
         Issue.record("\(String(decoding: line, as: UTF8.self))")
         continue
       }
-      let text = try command.text(try Answer<TokenGet>(json: result).value())
+      let text = try command.text(try MethodResult<TokenGet>(json: result).value())
       #expect(answer.text(isHeader: isHeader) == text + "\n")
     }
     #expect(printed > 500 && left > 1000, "\(printed) printed, \(left) left")

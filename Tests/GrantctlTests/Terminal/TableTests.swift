@@ -98,7 +98,7 @@ import Testing
   }
 
   @Test("wide characters and colour keep the columns") func wideCharactersAndColourKeepTheColumns() {
-    let table = Table(
+    let table = TextTable(
       titles: ["A", "B"], shrinkable: [],
       rows: [.init(cells: [Cell("東京"), Cell("ok", .good)]), .init(cells: ["x", "y"])])
     #expect(table.lines(width: nil, colour: true) == ["A     B", "東京  \u{1B}[32mok\u{1B}[0m", "x     y"])

@@ -35,14 +35,14 @@ struct ListCommand: BrokerCommand {
     if let next = found.next { shell.terminal.say("There are more: " + shell.command("list --after \(next)")) }
   }
 
-  static func table(_ accounts: [AccountView], now: Int64) -> Table {
+  static func table(_ accounts: [AccountView], now: Int64) -> TextTable {
     let rows = accounts.map { account in
-      Table.Row(cells: [
+      TextTable.Row(cells: [
         Cell(account.account), Cell(account.provider), account.state.cell, Cell(account.identity?.bestName ?? "-"),
         Cell(TimeText.expiry(account.expires_at, now: now)),
       ])
     }
-    return Table(
+    return TextTable(
       titles: ["ACCOUNT", "PROVIDER", "STATE", "IDENTITY", "EXPIRES IN"], shrinkable: [3, 1, 0], rows: rows)
   }
 }
@@ -65,14 +65,14 @@ struct ShowCommand: BrokerCommand {
     shell.say(Self.fields(try answer.value(), shell))
   }
 
-  static func fields(_ account: AccountView, _ shell: Shell) -> Fields {
+  static func fields(_ account: AccountView, _ shell: Shell) -> FieldList {
     func time(_ at: Int64?, _ relation: (Int64, Int64) -> String) -> String? {
       at.map { "\(TimeText.date($0, in: shell.terminal.timeZone)) (\(relation($0, shell.now)))" }
     }
     let inFuture: (Int64, Int64) -> String = {
       $0 > $1 ? "in \(TimeText.duration($0 - $1))" : TimeText.ago($0, now: $1)
     }
-    var fields = Fields()
+    var fields = FieldList()
     fields.add("Account", account.account)
     fields.add("Provider", account.provider)
     fields.add("State", account.state.cell.text, account.state.cell.tone)
@@ -177,7 +177,7 @@ struct LogoutCommand: BrokerCommand {
       return try checkRevoked(try answer.value())
     }
     let result = try answer.value()
-    shell.say(Fields(result.steps, forgotten: "account"))
+    shell.say(FieldList(result.steps, forgotten: "account"))
     shell.terminal.say("Signed out: \(Cell(named.account).text)")
     if let url = result.end_session_url {
       let isOpen = open ? await shell.openBrowser(url, to: purpose) : false

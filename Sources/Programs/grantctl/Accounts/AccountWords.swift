@@ -13,7 +13,7 @@ extension AccountState {
   }
 }
 
-extension Fields {
+extension FieldList {
   /// What each step of a logout, or of the end of a registration, came to. One of a newer broker is said as it came.
   init(_ steps: [AccountLogout.Step], forgotten: String) {
     for step in steps {

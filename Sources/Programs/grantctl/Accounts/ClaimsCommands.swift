@@ -35,7 +35,7 @@ struct IntrospectCommand: QuestionCommand {
   @OptionGroup var options: GlobalOptions
 
   func say(_ result: TokenIntrospect.Result, in shell: Shell) {
-    var fields = Fields()
+    var fields = FieldList()
     fields.add("active", result.active ? "yes" : "no", result.active ? .good : .bad)
     fields.add(result.claims.filter { $0.key != "active" }, shell)
     shell.say(fields)
@@ -60,13 +60,13 @@ struct UserinfoCommand: QuestionCommand {
   @OptionGroup var options: GlobalOptions
 
   func say(_ result: AccountUserinfo.Result, in shell: Shell) {
-    var fields = Fields()
+    var fields = FieldList()
     fields.add(result.claims, shell)
     shell.say(fields)
   }
 }
 
-extension Fields {
+extension FieldList {
   /// Claims that are moments, in Unix seconds (RFC 7519 §4.1, OpenID Connect Core §2, §5.1).
   private static let moments: Set<String> = ["exp", "iat", "nbf", "auth_time", "updated_at"]
 

@@ -69,17 +69,17 @@ extension [SessionView] {
   }
 
   /// `isNumbered`: each row begins with its number, from 1.
-  func table(isNumbered: Bool, now: Int64) -> Table {
+  func table(isNumbered: Bool, now: Int64) -> TextTable {
     let rows = enumerated().map { index, session in
       let program = session.client ?? session.user_agent
       let used = session.lastUsed.map { TimeText.ago($0, now: now) } ?? session.last ?? "-"
-      return Table.Row(
+      return TextTable.Row(
         cells: (isNumbered ? [Cell("\(index + 1)")] : []) + [
           Cell(session.session_id), Cell(program ?? "-"), Cell(session.ip ?? "-"), session.state, Cell(used),
         ], notes: session.client == nil ? [] : session.user_agent.map { [$0] } ?? [])
     }
     let first = isNumbered ? 1 : 0
-    return Table(
+    return TextTable(
       titles: (isNumbered ? ["NO"] : []) + ["ID", "CLIENT", "IP", "STATE", "LAST USED"],
       // The id is for copying.
       shrinkable: [first + 1, first + 4, first + 2], rows: rows)

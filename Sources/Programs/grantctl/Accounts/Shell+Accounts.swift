@@ -7,15 +7,15 @@ extension Shell {
 
   /// The accounts of as many answers as it takes, as one answer: `next` says where to go on.
   ///
-  /// - Parameter client: nil: each is asked for anew, also over a restart of the broker.
+  /// - Parameter client: nil: each page is requested on a new connection, even across a restart of the broker.
   func accounts(
     _ params: AccountList.Params, on client: SocketClient? = nil
-  ) async throws(Failure) -> Answer<AccountList> {
+  ) async throws(Failure) -> MethodResult<AccountList> {
     var params = params
     var accounts: [JSON] = []
     let most = params.limit ?? Self.listedAccounts
     while true {
-      let page: Answer<AccountList> =
+      let page: MethodResult<AccountList> =
         if let client { try await ask(AccountList.self, params, on: client) } else {
           try await ask(AccountList.self, params)
         }
@@ -25,7 +25,7 @@ extension Shell {
         guard case .object(var members) = page.json, let index = members.firstIndex(where: { $0.name == "accounts" })
         else { return page }
         members[index].value = .array(accounts)
-        return Answer(json: .object(members))
+        return MethodResult(json: .object(members))
       }
       params.after = next
       params.limit = params.limit.map { _ in most - accounts.count }

@@ -81,11 +81,11 @@ struct AuditCommand: BrokerCommand {
 
 extension [AuditList.Line] {
   /// In the order of the last times: the numbers of the records follow the first ones.
-  func table(now: Int64, in zone: LocalTime, users: UserNames) -> Table {
-    Table(
+  func table(now: Int64, in zone: LocalTime, users: UserNames) -> TextTable {
+    TextTable(
       titles: ["LAST", "USER", "CALLER", "METHOD", "ACCOUNT", "RESULT"], shrinkable: [2, 4, 1, 5],
       rows: sorted { ($0.last, $0.id) < ($1.last, $1.id) }.map { line in
-        Table.Row(
+        TextTable.Row(
           cells: [
             Cell(TimeText.dated(line.last, now: now, in: zone)),
             Cell(line.uid.map { users.name($0) ?? "\($0)" } ?? "-"),

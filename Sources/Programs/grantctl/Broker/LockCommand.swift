@@ -31,7 +31,7 @@ struct LockCommand: BrokerCommand {
     if isUser, passphraseFile != nil || newPassphrase {
       params.passphrase = try await LockPassphrase(file: passphraseFile).chosen(in: shell, &dialogue)
     }
-    var answer: Answer<BrokerLock>
+    var answer: MethodResult<BrokerLock>
     do throws(Failure) {
       answer = try await shell.ask(BrokerLock.self, params)
     } catch {

@@ -97,7 +97,7 @@ struct ProviderRegisterCommand: BrokerCommand {
     if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
-    var fields = Fields()
+    var fields = FieldList()
     fields.add("Provider", result.provider)
     fields.add("Issuer", result.issuer)
     fields.add("Client", result.client_id)
@@ -166,7 +166,7 @@ struct ProviderUnregisterCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(ProviderUnregister.self, .init(provider: provider))
     if shell.isJSON { return shell.say(answer.json) }
-    shell.say(Fields(try answer.value().steps, forgotten: "provider"))
+    shell.say(FieldList(try answer.value().steps, forgotten: "provider"))
     shell.terminal.say("Forgotten: \(Cell(provider).text)")
   }
 }

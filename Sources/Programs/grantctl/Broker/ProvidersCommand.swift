@@ -27,20 +27,20 @@ struct ProvidersCommand: BrokerCommand {
 
   private static func state(_ state: String) -> Cell { Cell(state, state == "ok" ? .good : .bad) }
 
-  static func table(_ providers: [ProviderView]) -> Table {
+  static func table(_ providers: [ProviderView]) -> TextTable {
     let rows = providers.map { provider in
-      Table.Row(
+      TextTable.Row(
         cells: [
           Cell(provider.provider), Cell(provider.kind), state(provider.state), Cell("\(provider.accounts)"),
           Cell(provider.display_name),
         ], notes: provider.last_error.map { [$0] } ?? [])
     }
-    return Table(titles: ["PROVIDER", "KIND", "STATE", "ACCOUNTS", "NAME"], shrinkable: [4, 0], rows: rows)
+    return TextTable(titles: ["PROVIDER", "KIND", "STATE", "ACCOUNTS", "NAME"], shrinkable: [4, 0], rows: rows)
   }
 
-  static func fields(_ result: ProviderGet.Result, _ shell: Shell) -> Fields {
+  static func fields(_ result: ProviderGet.Result, _ shell: Shell) -> FieldList {
     let provider = result.provider
-    var fields = Fields()
+    var fields = FieldList()
     fields.add("Provider", provider.provider)
     fields.add("Name", provider.display_name)
     fields.add("Kind", provider.kind + (provider.profile.map { " (profile \($0))" } ?? ""))

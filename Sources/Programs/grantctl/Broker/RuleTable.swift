@@ -15,7 +15,7 @@ struct RuleTable {
     let uses = await lastUses(of: account)
     let rows = [owner(result, uses)] + result.rules.map { row($0, uses) }
     shell.say(
-      Table(titles: ["CALLER", "MAY", "APPROVAL", "LAST USE"], shrinkable: [0, 1], rows: rows, droppable: 2))
+      TextTable(titles: ["CALLER", "MAY", "APPROVAL", "LAST USE"], shrinkable: [0, 1], rows: rows, droppable: 2))
     if result.rules.isEmpty { shell.terminal.say("No rule covers account \(Cell(account).text).") }
   }
 
@@ -39,12 +39,12 @@ struct RuleTable {
     Cell(uses[rule].map { TimeText.ago($0, now: shell.now) } ?? "-")
   }
 
-  private func owner(_ result: PolicyRules.Result, _ uses: [String: Int64]) -> Table.Row {
+  private func owner(_ result: PolicyRules.Result, _ uses: [String: Int64]) -> TextTable.Row {
     let name = result.instance == "system" ? shell.terminal.users(0) : "the broker's owner"
     return .init(cells: [Cell(name), "everything", "-", lastUse("", uses)], notes: ["needs no rule"])
   }
 
-  private func row(_ rule: PolicyRules.Rule, _ uses: [String: Int64]) -> Table.Row {
+  private func row(_ rule: PolicyRules.Rule, _ uses: [String: Int64]) -> TextTable.Row {
     let may = rule.access.map(\.rawValue) + (rule.methods ?? [])
     let approval = rule.confirm_timeout.map { "within \(TimeText.duration(Int64($0)))" } ?? "-"
     var notes = ["rule \(rule.rule)"]

@@ -122,8 +122,8 @@ struct StatusCommand: BrokerCommand {
         + "\(state) \(TimeText.duration(now - status.started_at)): \(status.summary)")
   }
 
-  static func fields(_ status: BrokerStatus.Result, _ shell: Shell) -> Fields {
-    var fields = Fields()
+  static func fields(_ status: BrokerStatus.Result, _ shell: Shell) -> FieldList {
+    var fields = FieldList()
     let store = status.store
     let isFine = store.state == "ok"
     fields.add(
@@ -165,20 +165,20 @@ struct StatusCommand: BrokerCommand {
   }
 
   /// The provider's column is there where accounts are at several.
-  static func table(_ accounts: [AccountView], _ status: BrokerStatus.Result?, _ shell: Shell) -> Table {
+  static func table(_ accounts: [AccountView], _ status: BrokerStatus.Result?, _ shell: Shell) -> TextTable {
     let isMixed = Set(accounts.map(\.provider)).count > 1
     let conditions = status?.provider_conditions ?? []
     let out = Set(conditions.filter { $0.condition == "unreachable" }.map(\.provider))
     let rows = accounts.map { account in
       let names = [Cell(account.account)] + (isMixed ? [Cell(account.provider)] : [])
-      return Table.Row(
+      return TextTable.Row(
         cells: names + [
           account.state.cell, Cell(TimeText.expiry(account.expires_at, now: shell.now)),
           Cell(TimeText.until(account.next_refresh_at, now: shell.now)),
         ], notes: notes(account, out, shell))
     }
     let names = isMixed ? ["ACCOUNT", "PROVIDER"] : ["ACCOUNT"]
-    return Table(
+    return TextTable(
       titles: names + ["STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: isMixed ? [1, 0] : [0], rows: rows,
       droppable: 2)
   }

@@ -8,7 +8,7 @@ extension Doctor {
   private static let tooFull: Int64 = 16 << 20
   private static let nearlyFull: Int64 = 128 << 20
 
-  func daemonItems(_ status: BrokerStatus.Result, _ choice: SocketChoice) async -> [Report.Item] {
+  func daemonItems(_ status: BrokerStatus.Result, _ choice: SocketChoice) async -> [DoctorReport.Item] {
     let instance = instance(of: choice.path)
     var items = [await unit(instance, answers: true), socket(choice, nil)]
     if let socket = credentials(choice) { items.append(socket) }
@@ -24,35 +24,35 @@ extension Doctor {
       items += [key(status.store), disk(status.store)]
       if let copies = damagedCopies(status.store) { items.append(copies) }
     }
-    items += (status.set_aside ?? []).map { Report.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
+    items += (status.set_aside ?? []).map { DoctorReport.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
     items += [await clock(status), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }
 
-  private func version(_ status: BrokerStatus.Result) -> Report.Item {
+  private func version(_ status: BrokerStatus.Result) -> DoctorReport.Item {
     let running = "pid \(status.pid), running for \(TimeText.duration(shell.now - status.started_at))"
     guard status.version != GrantdVersion.current else {
-      return Report.Item("version", .ok, "grantd and grantctl \(status.version), \(running)")
+      return DoctorReport.Item("version", .ok, "grantd and grantctl \(status.version), \(running)")
     }
-    return Report.Item(
+    return DoctorReport.Item(
       "version", .warning, "grantd \(status.version), \(running); grantctl \(GrantdVersion.current)",
       hint: "After an upgrade: \(shell.terminal.services.restart(status.instance == "user" ? .user : .system))")
   }
 
-  private func policy(_ status: BrokerStatus.Result) -> Report.Item {
-    guard let caller = status.caller else { return Report.Item("policy", .skipped, "this grantd does not say") }
+  private func policy(_ status: BrokerStatus.Result) -> DoctorReport.Item {
+    guard let caller = status.caller else { return DoctorReport.Item("policy", .skipped, "this grantd does not say") }
     let kinds = Access.allCases.filter { $0 != .open }
     let allowed = kinds.filter { caller.access[$0.rawValue] != nil }
     let words = allowed.map { "\($0.rawValue) \((caller.access[$0.rawValue] ?? []).joined(separator: " "))" }
     if kinds.allSatisfy({ caller.access[$0.rawValue] == ["*"] }) {
-      return Report.Item("policy", .ok, "you (uid \(caller.uid)) may do everything here")
+      return DoctorReport.Item("policy", .ok, "you (uid \(caller.uid)) may do everything here")
     }
     let denied = kinds.filter { !allowed.contains($0) }.map(\.rawValue)
     let text = "you (uid \(caller.uid)) may \(words.joined(separator: ", "))"
     guard !allowed.contains(.use) else {
-      return Report.Item("policy", .ok, text + (denied.isEmpty ? "" : "; not \(denied.joined(separator: ", "))"))
+      return DoctorReport.Item("policy", .ok, text + (denied.isEmpty ? "" : "; not \(denied.joined(separator: ", "))"))
     }
-    return Report.Item(
+    return DoctorReport.Item(
       "policy", .warning, "\(text); no token of any account",
       hint: "If you need tokens, an admin adds a [[rule]] with uid = \(caller.uid), accounts and access = [\"use\"].")
   }
@@ -64,37 +64,38 @@ extension Doctor {
 
   // MARK: The store
 
-  private func store(_ store: BrokerStatus.StoreView) -> Report.Item {
-    guard store.state != "ok" else { return Report.Item("store", .ok, store.path) }
+  private func store(_ store: BrokerStatus.StoreView) -> DoctorReport.Item {
+    guard store.state != "ok" else { return DoctorReport.Item("store", .ok, store.path) }
     let since = store.since.map { " since \(TimeText.ago($0, now: shell.now))" } ?? ""
     let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refresh\($0 == 1 ? " is" : "es are") held back" : nil } ?? ""
-    return Report.Item(
+    return DoctorReport.Item(
       "store", store.isWarning ? .warning : .failed,
       "\(store.state)\(since): \(store.message ?? store.path)\(held)",
       hint: store.hint ?? "See the disk of \(store.path) and the daemon's log; it recovers by itself.")
   }
 
-  private func files(_ files: [BrokerStatus.FileView]) -> [Report.Item] {
+  private func files(_ files: [BrokerStatus.FileView]) -> [DoctorReport.Item] {
     guard !files.isEmpty else { return [] }
     let troubled = files.filter { $0.state != "ok" }
     let disputed = files.filter { $0.isRestored(at: shell.now) }.map { file in
-      Report.Item("token file", .warning, file.restoration(shell.now), hint: BrokerStatus.FileView.restorationHint)
+      DoctorReport.Item(
+        "token file", .warning, file.restoration(shell.now), hint: BrokerStatus.FileView.restorationHint)
     }
     guard !troubled.isEmpty || !disputed.isEmpty else {
-      return [Report.Item("token files", .ok, "\(files.count), each with the latest token")]
+      return [DoctorReport.Item("token files", .ok, "\(files.count), each with the latest token")]
     }
     return disputed
       + troubled.map { file in
-        Report.Item(
+        DoctorReport.Item(
           "token file", file.state == "stale" ? .warning : .failed,
           "\(file.path) is \(file.state): \(file.message ?? file.reason ?? "no reason is given")", hint: file.hint)
       }
   }
 
-  private func listeners(_ listeners: [BrokerStatus.ListenerView]) -> [Report.Item] {
+  private func listeners(_ listeners: [BrokerStatus.ListenerView]) -> [DoctorReport.Item] {
     listeners.map { listener in
-      guard listener.state != "ok" else { return Report.Item(listener.setting, .ok, listener.address) }
-      return Report.Item(
+      guard listener.state != "ok" else { return DoctorReport.Item(listener.setting, .ok, listener.address) }
+      return DoctorReport.Item(
         listener.setting, .failed, listener.message ?? "\(listener.address) is not served", hint: listener.hint)
     }
   }
@@ -103,48 +104,48 @@ extension Doctor {
     "/" + store.path.split(separator: "/").dropLast().joined(separator: "/")
   }
 
-  private func key(_ store: BrokerStatus.StoreView) -> Report.Item {
+  private func key(_ store: BrokerStatus.StoreView) -> DoctorReport.Item {
     let folder = folder(store)
     let path = folder + "/grantd.key"
     switch machine.look(path) {
-    case .hidden: return Report.Item("key", .skipped, "only the daemon's user and root see the state folder")
-    case .absent: return Report.Item("key", .ok, "not in the state folder: a credential, or key_file")
+    case .hidden: return DoctorReport.Item("key", .skipped, "only the daemon's user and root see the state folder")
+    case .absent: return DoctorReport.Item("key", .ok, "not in the state folder: a credential, or key_file")
     case .found(let file) where file.isOpenToOthers:
-      return Report.Item(
+      return DoctorReport.Item(
         "key", .failed, "\(path) has mode \(file.modeText): others may read what unseals all tokens",
         hint: "`chmod 600 \(path)`; then look who could have read it, and sign in again if in doubt.")
     case .found(let file):
       if case .found(let above) = machine.look(folder), above.isOpenToOthers {
-        return Report.Item(
+        return DoctorReport.Item(
           "key", .warning, "\(path) has mode \(file.modeText), and its folder \(above.modeText)",
           hint: "`chmod 700 \(folder)`")
       }
-      return Report.Item("key", .ok, "\(path), mode \(file.modeText)")
+      return DoctorReport.Item("key", .ok, "\(path), mode \(file.modeText)")
     }
   }
 
-  private func disk(_ store: BrokerStatus.StoreView) -> Report.Item {
+  private func disk(_ store: BrokerStatus.StoreView) -> DoctorReport.Item {
     let folder = folder(store)
     guard let free = machine.freeBytes(folder) else {
-      return Report.Item("disk", .skipped, "the disk of \(folder) cannot be seen")
+      return DoctorReport.Item("disk", .skipped, "the disk of \(folder) cannot be seen")
     }
     let text = "\(Self.size(free)) free at \(folder)"
-    guard free < Self.nearlyFull else { return Report.Item("disk", .ok, text) }
-    return Report.Item(
+    guard free < Self.nearlyFull else { return DoctorReport.Item("disk", .ok, text) }
+    return DoctorReport.Item(
       "disk", free < Self.tooFull ? .failed : .warning, text,
       hint:
         "Free disk space. grantd pauses refreshes while it cannot save new tokens. `du -xh \(folder)`, `df -h`.")
   }
 
   /// What was put aside when the database could not be read.
-  private func damagedCopies(_ store: BrokerStatus.StoreView) -> Report.Item? {
+  private func damagedCopies(_ store: BrokerStatus.StoreView) -> DoctorReport.Item? {
     let folder = folder(store)
     let sidecars = ["-wal", "-shm", "-journal"]
     let copies = (machine.names(folder) ?? []).filter { name in
       name.hasPrefix("grantd.db.damaged-") && !sidecars.contains(where: name.hasSuffix)
     }.sorted()
     guard let latest = copies.last else { return nil }
-    return Report.Item(
+    return DoctorReport.Item(
       "damaged copies", .warning, "\(copies.count) in \(folder), the latest \(latest)",
       hint: "The database could not be read, and was written again from memory. Check the disk (`dmesg`, smartctl), "
         + "see that all accounts exist, then remove the copies.")
@@ -158,23 +159,23 @@ extension Doctor {
 
   // MARK: Clock and callback
 
-  private func clock(_ status: BrokerStatus.Result) async -> Report.Item {
-    if let clock = status.clock { return Report.Item("clock", .failed, clock.message, hint: clock.hint) }
+  private func clock(_ status: BrokerStatus.Result) async -> DoctorReport.Item {
+    if let clock = status.clock { return DoctorReport.Item("clock", .failed, clock.message, hint: clock.hint) }
     let next = "each provider's clock is compared below"
     guard let timedatectl = shell.terminal.programs.find("timedatectl"),
       let answer = await machine.run([timedatectl, "show", "--property=NTPSynchronized"], Self.childTimeout),
       answer.status == 0, let synchronized = Self.properties(answer.out)["NTPSynchronized"]
-    else { return Report.Item("clock", .skipped, "timedatectl does not say if it is synchronized; \(next)") }
-    guard synchronized != "yes" else { return Report.Item("clock", .ok, "synchronized") }
-    return Report.Item(
+    else { return DoctorReport.Item("clock", .skipped, "timedatectl does not say if it is synchronized; \(next)") }
+    guard synchronized != "yes" else { return DoctorReport.Item("clock", .ok, "synchronized") }
+    return DoctorReport.Item(
       "clock", .warning, "not synchronized; \(next)", hint: "`sudo timedatectl set-ntp true` turns that on.")
   }
 
-  private func callback(_ status: BrokerStatus.Result) -> Report.Item {
+  private func callback(_ status: BrokerStatus.Result) -> DoctorReport.Item {
     guard status.callback.isEmpty else {
-      return Report.Item("callback", .ok, status.callback.joined(separator: ", "))
+      return DoctorReport.Item("callback", .ok, status.callback.joined(separator: ", "))
     }
-    return Report.Item(
+    return DoctorReport.Item(
       "callback", .warning, "the callback endpoint does not listen: no browser comes back by itself",
       hint: "Is `enabled` false in [callback], or the port taken (the log says)? Until then: `grantctl login PROVIDER "
         + "--manual`.")

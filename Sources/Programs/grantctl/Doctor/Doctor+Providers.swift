@@ -74,10 +74,10 @@ extension Doctor {
     }
   }
 
-  private func providerItems(_ result: Checked) -> [Report.Item] {
+  private func providerItems(_ result: Checked) -> [DoctorReport.Item] {
     switch result {
     case .success(let result):
-      return result.checks.filter { $0.account == nil }.map(Report.Item.init)
+      return result.checks.filter { $0.account == nil }.map(DoctorReport.Item.init)
     case .failure(let failure):
       return [.init("check", .failed, failure.message, hint: failure.hints.joined(separator: "\n"))]
     }
@@ -92,16 +92,16 @@ extension Doctor {
         hint: "See why a server refuses it there: its scopes, its audience, the clock. Others are served.")
     }
     if case .success(let result) = result {
-      // A grant that has ended is told by the state.
+      // The account's state reports a grant that has ended.
       let isEnded = account.state == .loginRequired
       items += result.checks.filter { $0.account == account.account && !(isEnded && $0.name == .refresh_token) }
-        .map(Report.Item.init)
+        .map(DoctorReport.Item.init)
     }
     report.groups.append(
       .init(subject: .account(account.account, provider: account.provider), items: items))
   }
 
-  private func state(_ account: AccountView) -> Report.Item {
+  private func state(_ account: AccountView) -> DoctorReport.Item {
     var times: [String] = []
     if let at = account.expires_at {
       times.append(
@@ -126,7 +126,7 @@ extension Doctor {
   }
 }
 
-extension Report.Item {
+extension DoctorReport.Item {
   init(_ check: ProviderCheck.Check) {
     self.init(check.name.rawValue, check.result, check.message, hint: check.hint)
   }

@@ -3,18 +3,18 @@ import PlainText
 
 // The database that several machines share.
 extension Doctor {
-  func sharing(_ sharing: BrokerStatus.SharingView) -> [Report.Item] {
+  func sharing(_ sharing: BrokerStatus.SharingView) -> [DoctorReport.Item] {
     let silent = sharing.machines.filter { $0.state == "silent" }
     let running = sharing.machines.count { $0.state == "self" || $0.state == "running" }
     let leases = "\(sharing.leases) refresh\(sharing.leases == 1 ? "" : "es") under way, schema \(sharing.schema)"
-    let summary = Report.Item("machines", .ok, "\(running) running, \(leases)")
+    let summary = DoctorReport.Item("machines", .ok, "\(running) running, \(leases)")
     return [summary]
       + silent.map { machine in
-        Report.Item(
+        DoctorReport.Item(
           "machine", .warning, SafeText.line(machine.line),
           hint: "Start grantd there. Until then its unanswered refreshes keep their accounts for up to 10 minutes.")
       }
-      + sharing.warnings.map { Report.Item("database", .warning, SafeText.line($0), hint: Self.databaseHint) }
+      + sharing.warnings.map { DoctorReport.Item("database", .warning, SafeText.line($0), hint: Self.databaseHint) }
   }
 
   private static let databaseHint = "See docs/fleet.md: settings of the server, clocks, and connections."

@@ -5,58 +5,58 @@ import BrokerSocket
 extension Doctor {
   private static let unit = "grantd.service"
 
-  func unit(_ instance: Instance?, answers: Bool) async -> Report.Item {
+  func unit(_ instance: Instance?, answers: Bool) async -> DoctorReport.Item {
     guard let instance else {
-      return Report.Item("unit", .skipped, "not a systemd socket: grantd was started manually")
+      return DoctorReport.Item("unit", .skipped, "not a systemd socket: grantd was started manually")
     }
     guard shell.terminal.services.runs(instance) else {
       let manager = instance == .user ? "no systemd manager of this user runs here" : "systemd does not run here"
-      return Report.Item(
+      return DoctorReport.Item(
         "unit", .skipped, manager,
         hint: answers ? nil : "Start the broker without a unit: `\(ServiceManagers.command(instance))`.")
     }
     guard let systemctl = shell.terminal.programs.find("systemctl") else {
-      return Report.Item("unit", .skipped, "there is no systemctl here")
+      return DoctorReport.Item("unit", .skipped, "there is no systemctl here")
     }
     let scope = instance == .user ? ["--user"] : []
     let properties = "--property=LoadState,ActiveState,SubState,Result,ExecMainStatus"
     guard let answer = await machine.run([systemctl] + scope + ["show", properties, Self.unit], Self.childTimeout)
     else {
-      return Report.Item("unit", .skipped, "systemctl does not answer")
+      return DoctorReport.Item("unit", .skipped, "systemctl does not answer")
     }
     let state = Self.properties(answer.out)
     guard answer.status == 0, let loaded = state["LoadState"], let active = state["ActiveState"] else {
       let isAbsent = answer.err.contains("not been booted")
       let why = isAbsent ? "systemd does not run here" : "systemd does not answer: \(Self.firstLine(answer.err))"
-      return Report.Item("unit", .skipped, why)
+      return DoctorReport.Item("unit", .skipped, why)
     }
     if loaded != "not-found" { return unit(instance, active: active, state, answers: answers) }
     if answers {
-      return Report.Item("unit", .skipped, "\(Self.unit) is not installed: the daemon was started by hand")
+      return DoctorReport.Item("unit", .skipped, "\(Self.unit) is not installed: the daemon was started by hand")
     }
-    return Report.Item(
+    return DoctorReport.Item(
       "unit", .failed, "\(Self.unit) is not installed\(instance == .user ? " for users" : "")",
       hint: "Install grantd (its README says how), or start it by hand: `grantd --\(instance.rawValue)`.")
   }
 
   private func unit(
     _ instance: Instance, active: String, _ state: [String: String], answers: Bool
-  ) -> Report.Item {
+  ) -> DoctorReport.Item {
     let control = instance == .user ? "systemctl --user" : "sudo systemctl"
     let journal = instance == .user ? "journalctl --user -u grantd -n 30" : "journalctl -u grantd -n 30"
     switch (active, answers) {
-    case ("active", true): return Report.Item("unit", .ok, "\(Self.unit) (\(instance.rawValue)) is active")
+    case ("active", true): return DoctorReport.Item("unit", .ok, "\(Self.unit) (\(instance.rawValue)) is active")
     case ("active", false):
-      return Report.Item(
+      return DoctorReport.Item(
         "unit", .failed, "\(Self.unit) is active, and does not answer at this socket",
         hint: "See `\(journal)`; then `\(control) restart grantd`.")
     case ("failed", _):
-      return Report.Item(
+      return DoctorReport.Item(
         "unit", .failed, "\(Self.unit) has failed: \(Self.why(state))",
         hint: Self.advice(state, instance, journal, control))
-    case (_, true): return Report.Item("unit", .ok, "\(Self.unit) is \(active): the daemon was started by hand")
+    case (_, true): return DoctorReport.Item("unit", .ok, "\(Self.unit) is \(active): the daemon was started by hand")
     case (_, false):
-      return Report.Item(
+      return DoctorReport.Item(
         "unit", .failed, "\(Self.unit) is \(active)",
         hint: "Start it, now and at each \(instance == .user ? "login" : "boot"): "
           + "`\(control) enable --now grantd.socket grantd`.")
@@ -86,30 +86,30 @@ extension Doctor {
 
   // MARK: The socket
 
-  func socket(_ choice: SocketChoice, _ failure: Failure?) -> Report.Item {
+  func socket(_ choice: SocketChoice, _ failure: Failure?) -> DoctorReport.Item {
     let look = machine.look(choice.path)
     if let failure { return deadSocket(choice, look, failure) }
     let path = choice.path
-    guard case .found(let file) = look else { return Report.Item("socket", .ok, path) }
+    guard case .found(let file) = look else { return DoctorReport.Item("socket", .ok, path) }
     let uid = shell.terminal.uid
     let folder = "/" + path.split(separator: "/").dropLast().joined(separator: "/")
     if case .found(let above) = machine.look(folder), above.mode & 0o022 != 0, above.mode & 0o1000 == 0 {
-      return Report.Item(
+      return DoctorReport.Item(
         "socket", .warning,
         "\(path): others may write to its folder (mode \(above.modeText)), and put a socket of their own there",
         hint: "`chmod go-w \(ShellWord.quoted(folder))`")
     }
     if instance(of: path) == .user, file.uid != uid, file.uid != 0 {
-      return Report.Item(
+      return DoctorReport.Item(
         "socket", .failed, "\(path) belongs to uid \(file.uid), not to you: that user gets your requests",
         hint: "Stop what listens there, remove the file, and start your own broker again.")
     }
-    return Report.Item("socket", .ok, "\(path)\(Self.facts(look))")
+    return DoctorReport.Item("socket", .ok, "\(path)\(Self.facts(look))")
   }
 
-  private func deadSocket(_ choice: SocketChoice, _ look: Machine.Look, _ failure: Failure) -> Report.Item {
-    func failed(_ message: String, _ hint: String) -> Report.Item {
-      Report.Item("socket", .failed, message, hint: hint)
+  private func deadSocket(_ choice: SocketChoice, _ look: Machine.Look, _ failure: Failure) -> DoctorReport.Item {
+    func failed(_ message: String, _ hint: String) -> DoctorReport.Item {
+      DoctorReport.Item("socket", .failed, message, hint: hint)
     }
     let path = choice.path
     let ways = shell.terminal.services.starts(choice.starts).map { "`\($0)`" }.joined(separator: " or ")
@@ -139,9 +139,9 @@ extension Doctor {
   // MARK: The configuration
 
   /// What is in the files now: what the next start or reload will read.
-  func configuration(_ instance: Instance?, file: String?, changed: Bool) async -> Report.Item {
-    func item(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> Report.Item {
-      Report.Item("configuration", result, message, hint: hint)
+  func configuration(_ instance: Instance?, file: String?, changed: Bool) async -> DoctorReport.Item {
+    func item(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> DoctorReport.Item {
+      DoctorReport.Item("configuration", result, message, hint: hint)
     }
     let name = file ?? "built-in defaults"
     let reload = changed ? "It was changed since the daemon read it: `grantctl reload`." : nil

@@ -50,7 +50,7 @@ struct Doctor {
   static let childTimeout = Duration.seconds(10)
 
   let shell: Shell
-  var report = Report()
+  var report = DoctorReport()
 
   var machine: Machine { shell.terminal.machine }
 
@@ -70,7 +70,7 @@ struct Doctor {
     } catch {
       let items = [
         await unit(instance(of: choice.path), answers: true), socket(choice, nil),
-        Report.Item("policy", .failed, error.message, hint: error.hints.joined(separator: "\n")),
+        DoctorReport.Item("policy", .failed, error.message, hint: error.hints.joined(separator: "\n")),
       ]
       report.groups = [.init(subject: .daemon, items: items)]
       return error.status
@@ -92,8 +92,8 @@ struct Doctor {
   }
 
   /// The configuration of each broker that could listen there.
-  func configurations(of choice: SocketChoice) async -> [Report.Item] {
-    var items: [Report.Item] = []
+  func configurations(of choice: SocketChoice) async -> [DoctorReport.Item] {
+    var items: [DoctorReport.Item] = []
     for path in choice.passedOver + [choice.path] {
       let item = await configuration(instance(of: path), file: nil, changed: false)
       if !items.contains(item) { items.append(item) }

@@ -11,9 +11,9 @@ extension Shell {
   /// that may be asked twice.
   func askAtOnce<Method: RPCMethod>(
     _ method: Method.Type, _ params: Method.Params
-  ) async throws(Failure) -> Answer<Method> {
+  ) async throws(Failure) -> MethodResult<Method> {
     do throws(SocketClientError) {
-      return Answer(json: try await callAtOnce(method, params))
+      return MethodResult(json: try await callAtOnce(method, params))
     } catch {
       switch error {
       case .disconnected: break

@@ -138,7 +138,7 @@ struct LoginFlow: Sendable {
 
   private func conclude(_ json: JSON, _ login: Waiting) throws(Failure) {
     if shell.isJSON { return shell.say(json) }
-    let result = try Answer<LoginWait>(json: json).value()
+    let result = try MethodResult<LoginWait>(json: json).value()
     if let code = result.authorization_code {
       let code = try TokenCommand.printable(code)
       terminal.note("Signed in\(way(result, login)). Nothing is stored: this is the authorization code.")

@@ -20,13 +20,13 @@ struct LoginListCommand: BrokerCommand {
     let logins = try answer.value().logins
     if logins.isEmpty { return shell.terminal.say("No pending logins.") }
     let rows = logins.map { login in
-      Table.Row(
+      TextTable.Row(
         cells: [
           Cell(login.login_id), Cell(login.account), Cell(login.provider),
           Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
         ], notes: login.state == .actionRequired ? [Self.more(login.login_id, shell)] : [])
     }
-    shell.say(Table(titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows))
+    shell.say(TextTable(titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows))
   }
 
   private static func more(_ id: String, _ shell: Shell) -> String {

@@ -58,21 +58,21 @@ struct Shell: Sendable {
   /// Calls one method on a connection of its own.
   func ask<Method: RPCMethod>(
     _ method: Method.Type, _ params: Method.Params
-  ) async throws(Failure) -> Answer<Method> {
+  ) async throws(Failure) -> MethodResult<Method> {
     let notice = noticeOfConfirmation(Method.name, of: params)
     defer { notice?.cancel() }
     if let text = Self.slow[Method.name] {
       return try await showing(text) { _ throws(Failure) in
-        Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
+        MethodResult(json: try await askOverRestart(Method.name, JSON(encoding: params)))
       }
     }
-    return Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
+    return MethodResult(json: try await askOverRestart(Method.name, JSON(encoding: params)))
   }
 
   func ask<Method: RPCMethod>(
     _ method: Method.Type, _ params: Method.Params, on client: SocketClient
-  ) async throws(Failure) -> Answer<Method> {
-    Answer(json: try await ask(Method.name, JSON(encoding: params), on: client))
+  ) async throws(Failure) -> MethodResult<Method> {
+    MethodResult(json: try await ask(Method.name, JSON(encoding: params), on: client))
   }
 
   func ask(_ method: String, _ params: JSON?, on client: SocketClient) async throws(Failure) -> JSON {
@@ -110,7 +110,7 @@ extension Shell {
 }
 
 /// A method's result: as it came, and as its type.
-struct Answer<Method: RPCMethod>: Sendable {
+struct MethodResult<Method: RPCMethod>: Sendable {
   let json: JSON
 
   func value() throws(Failure) -> Method.Result {
@@ -133,11 +133,11 @@ extension Shell {
   /// On one line in any case.
   static func line(_ json: JSON) -> String { SafeText.json(json.text()) }
 
-  func say(_ table: Table) {
+  func say(_ table: TextTable) {
     terminal.say(table.lines(width: terminal.width, colour: terminal.usesColour))
   }
 
-  func say(_ fields: Fields) { terminal.say(fields.lines(colour: terminal.usesColour)) }
+  func say(_ fields: FieldList) { terminal.say(fields.lines(colour: terminal.usesColour)) }
 
   func report(_ failure: Failure) {
     if isJSON {

@@ -96,16 +96,16 @@ struct ApproveCommand: BrokerCommand {
       "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
   }
 
-  static func table(_ releases: [ReleaseView], _ shell: Shell) -> Table {
+  static func table(_ releases: [ReleaseView], _ shell: Shell) -> TextTable {
     let rows = releases.map { release in
-      Table.Row(
+      TextTable.Row(
         cells: [
           Cell(release.id), Cell(release.account), Cell(asks(release.method, release.kind)),
           Cell(who(release.caller, shell)),
           Cell(TimeText.duration(release.until - shell.now)),
         ], notes: notes(release, shell))
     }
-    return Table(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
+    return TextTable(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
   }
 
   private static func asks(_ method: String, _ kind: TokenKind?) -> String {

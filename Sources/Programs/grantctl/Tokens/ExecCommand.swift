@@ -59,7 +59,7 @@ struct ExecCommand: BrokerCommand {
     }
     var start = ProgramStart(path: path, arguments: program)
     if let file = fileEnv {
-      let kept = try await TokenFile.make(of: wanted, in: shell)
+      let kept = try await TemporaryTokenFile.make(of: wanted, in: shell)
       start.variables[file] = kept
     } else {
       let text = try await Self.token(wanted, shell)

@@ -124,7 +124,7 @@ struct RefreshCommand: BrokerCommand {
       AccountRefresh.self, .init(account: named.account, timeout: options.timeout, now: now ? true : nil), on: client
     ).json
     if shell.isJSON { return shell.say(answer) }
-    let refreshed = try Answer<AccountRefresh>(json: answer).value().refreshed
+    let refreshed = try MethodResult<AccountRefresh>(json: answer).value().refreshed
     let after = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
     let expiry = after.expires_at.map { at in
       "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"

@@ -46,7 +46,7 @@ struct HandleURLCommand: BrokerCommand {
       return try await SchemeRegistration(shell: shell, scheme: scheme).unregister()
     }
     let address = try await address(shell.terminal)
-    let notice = Notice(shell: shell)
+    let notice = DesktopNotice(shell: shell)
     do throws(Failure) {
       let (json, result, client) = try await hand(address, shell)
       if shell.isJSON { shell.say(json) }
@@ -103,7 +103,7 @@ struct HandleURLCommand: BrokerCommand {
   }
 
   private func conclude(
-    _ result: LoginHandleCallback.Result, _ client: SocketClient, _ notice: Notice
+    _ result: LoginHandleCallback.Result, _ client: SocketClient, _ notice: DesktopNotice
   ) async throws(Failure) {
     let shell = notice.shell
     if let next = result.next_url {
@@ -128,8 +128,8 @@ struct HandleURLCommand: BrokerCommand {
   }
 }
 
-/// Tells the person at the desktop how it went: nobody sees standard error there.
-struct Notice: Sendable {
+/// Shows the result on the desktop, where the user does not see standard error.
+struct DesktopNotice: Sendable {
   let shell: Shell
 
   func say(_ title: String, _ text: String) async {

@@ -1,4 +1,4 @@
-/// A piece of text with what it means, if that has a colour.
+/// A piece of text and its tone, which selects its colour.
 struct Cell: Sendable, Equatable, ExpressibleByStringInterpolation {
   enum Tone: Sendable { case plain, good, attention, bad }
 
@@ -32,7 +32,7 @@ struct Cell: Sendable, Equatable, ExpressibleByStringInterpolation {
 }
 
 /// Rows in aligned columns, each with notes below it.
-struct Table {
+struct TextTable {
   struct Row {
     var cells: [Cell]
     /// Printed below the row, indented.
@@ -102,7 +102,7 @@ struct Table {
 }
 
 /// Names and values, aligned.
-struct Fields {
+struct FieldList {
   private(set) var pairs: [(name: String, value: Cell)] = []
 
   init() {}

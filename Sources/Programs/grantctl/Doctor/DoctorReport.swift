@@ -1,7 +1,7 @@
 import BrokerAPI
 
 /// What the doctor found, in groups.
-struct Report: Sendable {
+struct DoctorReport: Sendable {
   struct Item: Sendable, Equatable {
     var name: String
     var result: CheckResult
@@ -137,7 +137,7 @@ struct Report: Sendable {
   }
 }
 
-extension Report.Group {
+extension DoctorReport.Group {
   /// The provider of an account that has nothing to say.
   fileprivate var wellProvider: String? {
     guard case .account(_, let provider) = subject, items.allSatisfy({ $0.result == .ok || $0.result == .skipped })
@@ -148,7 +148,7 @@ extension Report.Group {
   }
 }
 
-extension Report.Subject {
+extension DoctorReport.Subject {
   fileprivate var members: [JSON.Member] {
     switch self {
     case .daemon: [.init(name: "about", value: "daemon")]

@@ -2,7 +2,7 @@ import ArgumentParser
 import BrokerAPI
 
 /// A file with an account's token, for a program that runs long: another process keeps it fresh while the program runs.
-enum TokenFile {
+enum TemporaryTokenFile {
   /// Writes the file, and starts the process that replaces its content. The path.
   static func make(of wanted: TokenGet.Params, in shell: Shell) async throws(Failure) -> String {
     let text = try await ExecCommand.token(wanted, shell)
@@ -67,11 +67,11 @@ struct KeepTokenCommand: BrokerCommand {
         if text != written, shell.terminal.files.save(path, Array(text.utf8), true) == nil { written = text }
         wait = Self.wait(until: result.expires_at, now: shell.now)
       } catch {
-        // The program meets the end of the token by itself, and its server says so.
+        // The program notices the expired token by itself: its server rejects it.
         wait = min(Self.longest, wait * 2)
       }
     }
-    TokenFile.remove(path, shell.terminal.files)
+    TemporaryTokenFile.remove(path, shell.terminal.files)
   }
 
   static func wait(until end: Int64?, now: Int64) -> Int64 {
