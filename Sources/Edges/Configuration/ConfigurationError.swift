@@ -43,7 +43,7 @@ public struct ConfigurationError: Error, Sendable, Equatable, CustomStringConver
 }
 
 /// Where something is written.
-struct Place: Sendable, Hashable, CustomStringConvertible {
+struct FileLocation: Sendable, Hashable, CustomStringConvertible {
   var file: String
   var line: Int?
 
@@ -51,19 +51,19 @@ struct Place: Sendable, Hashable, CustomStringConvertible {
 }
 
 /// All problems: reading continues after a problem, so that one run reports them all.
-struct Report {
+struct ConfigurationReport {
   private(set) var problems: [ConfigurationError.Problem] = []
   private(set) var omitted = 0
   private(set) var warnings: [String] = []
 
-  mutating func problem(_ message: String, at place: Place, column: Int? = nil, suggestion: String? = nil) {
+  mutating func problem(_ message: String, at place: FileLocation, column: Int? = nil, suggestion: String? = nil) {
     let problem = ConfigurationError.Problem(
       file: place.file, line: place.line, column: column, message: message, suggestion: suggestion)
     guard !problems.contains(problem) else { return }
     if problems.count < ConfigurationError.limit { problems.append(problem) } else { omitted += 1 }
   }
 
-  mutating func warning(_ message: String, at place: Place) {
+  mutating func warning(_ message: String, at place: FileLocation) {
     warnings.append("\(place): \(message)")
   }
 

@@ -18,18 +18,18 @@ extension Settings {
 struct Loader {
   let sources: Settings.Sources
   private var settings = Settings()
-  private var report = Report()
+  private var report = ConfigurationReport()
   private let templates: Templates
-  private var providers: [String: Place] = [:]
-  private var credentials: [String: Place] = [:]
-  private var files: [TokenFile.Place: Place] = [:]
-  private var handles: [String: Place] = [:]
-  private var clouds: [String: Place] = [:]
+  private var providers: [String: FileLocation] = [:]
+  private var credentials: [String: FileLocation] = [:]
+  private var files: [TokenFile.Place: FileLocation] = [:]
+  private var handles: [String: FileLocation] = [:]
+  private var clouds: [String: FileLocation] = [:]
   /// The tables of each section that may be there several times, in the files read so far.
   private var counts: [String: Int] = [:]
-  private var publicURL: Place?
+  private var publicURL: FileLocation?
   private var proxy = (draft: ProxyDraft(), table: [String: Item]())
-  private var accounts = DeclaredAccounts()
+  private var accounts = AccountDeclarations()
   /// The tables of all files in order: one may depend on another.
   private var roots: [[String: Item]] = []
 
@@ -54,35 +54,36 @@ struct Loader {
 
   /// - Parameter mustBeComplete: whether a file that may be in the middle of being written is a problem.
   static func readTable(
-    _ path: String, mustBeComplete: Bool = false, report: inout Report
+    _ path: String, mustBeComplete: Bool = false, report: inout ConfigurationReport
   ) -> [String: Item]? {
     let file: ConfigurationFile
     do throws(ConfigurationFile.Failure) {
       file = try ConfigurationFile.read(path, limit: ConfigurationFile.sizeLimit)
     } catch {
-      report.problem(error.text, at: Place(file: path))
+      report.problem(error.text, at: FileLocation(file: path))
       return nil
     }
     if file.mode & 0o002 != 0 {
-      report.problem("can be written by all users", at: Place(file: path), suggestion: "run chmod o-w on it")
+      report.problem("can be written by all users", at: FileLocation(file: path), suggestion: "run chmod o-w on it")
     }
     guard let text = file.text else {
-      report.problem("is not UTF-8 text", at: Place(file: path))
+      report.problem("is not UTF-8 text", at: FileLocation(file: path))
       return nil
     }
     if mustBeComplete, file.bytes.last != UInt8(ascii: "\n") {
       report.problem(
-        text.isEmpty ? "is empty" : "does not end with a newline, so its end may be missing", at: Place(file: path),
+        text.isEmpty ? "is empty" : "does not end with a newline, so its end may be missing",
+        at: FileLocation(file: path),
         suggestion: text.isEmpty
           ? "reload when it is written, or put a comment into it" : "complete it, and reload again")
       return nil
     }
-    return Document.parse(text, file: path, report: &report)
+    return TOMLDocument.parse(text, file: path, report: &report)
   }
 
   private mutating func readFolder() {
     guard let names = try? Settings.Sources.tomlFiles(orFailIn: sources.folder) else {
-      return report.problem("cannot be listed", at: Place(file: sources.folder))
+      return report.problem("cannot be listed", at: FileLocation(file: sources.folder))
     }
     for name in names { read("\(sources.folder)/\(name)") }
   }
@@ -164,7 +165,7 @@ struct Loader {
   ///   - noun: the noun for too many.
   private mutating func readEach<Draft>(
     _ item: Item, _ section: Section<Draft>, as plural: String, atMost most: Int = .max, noun: String? = nil,
-    _ empty: Draft, _ take: (inout Loader, Draft, [String: Item], Place) -> Void
+    _ empty: Draft, _ take: (inout Loader, Draft, [String: Item], FileLocation) -> Void
   ) {
     guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
       return report.problem("\(plural) are written as \(section.header), with two brackets", at: item.place)
@@ -184,7 +185,7 @@ struct Loader {
 
   /// Reports duplicates.
   private mutating func checkFirst<Key: Hashable>(
-    _ key: Key, in known: WritableKeyPath<Loader, [Key: Place]>, _ title: String, at place: Place
+    _ key: Key, in known: WritableKeyPath<Loader, [Key: FileLocation]>, _ title: String, at place: FileLocation
   ) {
     guard let first = self[keyPath: known].updateValue(place, forKey: key) else { return }
     report.problem("\(title) is there twice", at: place, suggestion: "the first is at \(first)")
@@ -302,15 +303,15 @@ struct Loader {
     var draft = ProviderDraft(name)
     Sections.provider.read(
       table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
-    let check = ProviderCheck(
+    let check = ProviderSectionCheck(
       name: name, draft: draft, table: table, place: item.place,
-      servesAccounts: DeclaredAccounts.providers(in: roots).contains(key), sources: sources)
+      servesAccounts: AccountDeclarations.providers(in: roots).contains(key), sources: sources)
     if let provider = check.settings(report: &report) { settings.providers.append(provider) }
   }
 
   private mutating func readSystem(
     _ name: ProviderName, _ kind: ProviderKind, _ section: Section<SystemDraft>, _ table: [String: Item],
-    _ variables: [String], at place: Place
+    _ variables: [String], at place: FileLocation
   ) {
     let title = "[provider.\(name)]"
     var draft = SystemDraft()
@@ -322,7 +323,7 @@ struct Loader {
   /// The section with its template under it, and the template's variables. Nil, and a report, if the template does not
   /// exist: without it all keys of the section would be wrong.
   private mutating func withTemplate(
-    _ section: [String: Item], title: String, at place: Place
+    _ section: [String: Item], title: String, at place: FileLocation
   ) -> (table: [String: Item], variables: [String])? {
     guard let profile = section["profile"] else { return (section, []) }
     guard let name = profile.text else {

@@ -8,8 +8,8 @@ import Testing
   static let line = "end of the line"
 
   private static func complaint(_ text: String) -> String? {
-    var report = Report()
-    #expect(Document.parse(text, file: "f.toml", report: &report) == nil)
+    var report = ConfigurationReport()
+    #expect(TOMLDocument.parse(text, file: "f.toml", report: &report) == nil)
     return report.error?.description
   }
 

@@ -41,8 +41,8 @@ extension Target {
 
   /// Every key is found in its line.
   private static func checkDocument(_ text: String) throws {
-    var report = Report()
-    guard let root = Document.parse(text, file: "f.toml", report: &report) else {
+    var report = ConfigurationReport()
+    guard let root = TOMLDocument.parse(text, file: "f.toml", report: &report) else {
       return try expect(report.error != nil, "no document, and no error")
     }
     try checkPlaces(root)

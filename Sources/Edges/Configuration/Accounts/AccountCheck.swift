@@ -7,14 +7,14 @@ struct AccountCheck {
   var draft: AccountDraft
   var table: [String: Item]
   /// The section's position.
-  var place: Place
+  var place: FileLocation
   var sources: Settings.Sources
 
   private var title: String { "[account.\(name)]" }
-  private func place(of key: String) -> Place { table[key]?.place ?? place }
+  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The account; nil, and a report, if its keys contradict each other.
-  func account(report: inout Report) -> DeclaredAccount? {
+  func account(report: inout ConfigurationReport) -> DeclaredAccount? {
     for key in ["provider", "grant"] where table[key] == nil {
       report.problem("\(title) has no \"\(key)\"", at: place)
     }
@@ -36,7 +36,7 @@ struct AccountCheck {
     }
   }
 
-  private func checkUses(_ grant: AccountDraft.Grant, report: inout Report) {
+  private func checkUses(_ grant: AccountDraft.Grant, report: inout ConfigurationReport) {
     for (key, item) in table.inOrder {
       guard Sections.grant(of: key).map({ $0 != grant }) ?? false else { continue }
       report.problem(
@@ -47,7 +47,7 @@ struct AccountCheck {
 
   // MARK: JWT bearer
 
-  private func jwtBearer(report: inout Report) -> JWTBearerSource? {
+  private func jwtBearer(report: inout ConfigurationReport) -> JWTBearerSource? {
     let keys = KeyReader(title: title, sources: sources)
     guard ["key_file", "key_credential"].contains(where: { table[$0] != nil }) else {
       report.problem(
@@ -80,7 +80,7 @@ struct AccountCheck {
 
   // MARK: Token exchange
 
-  private func exchange(report: inout Report) -> ExchangeSource? {
+  private func exchange(report: inout ConfigurationReport) -> ExchangeSource? {
     guard let from = draft.from else {
       if table["from"] == nil {
         report.problem(

@@ -10,19 +10,19 @@ struct KeyReader {
 
   /// The signing key of `STEM_file` or `STEM_credential`, if one exists.
   func signingKey(
-    _ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout Report
+    _ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout ConfigurationReport
   ) -> SigningKey? {
     text(stem, draft, table, report: &report).flatMap { signingKey($0, stem, draft, table, report: &report) }
   }
 
   /// The content of the key's file or credential.
-  func text(_ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout Report) -> Secret? {
+  func text(_ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout ConfigurationReport) -> Secret? {
     secrets.read(stem, .document, file: draft.file, credential: draft.credential, table, report: &report)
   }
 
   /// The key that is written in a text.
   func signingKey(
-    _ text: Secret, _ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout Report
+    _ text: Secret, _ stem: String, _ draft: KeyDraft, _ table: [String: Item], report: inout ConfigurationReport
   ) -> SigningKey? {
     do throws(SigningKeyError) {
       return try SigningKey.parse(text, algorithm: draft.algorithm, kid: draft.id)
@@ -33,7 +33,7 @@ struct KeyReader {
   }
 
   /// The TLS settings of a provider in addition to the system's authorities; nil: none.
-  func tls(_ draft: TLSDraft, _ table: [String: Item], report: inout Report) -> TLSChoice? {
+  func tls(_ draft: TLSDraft, _ table: [String: Item], report: inout ConfigurationReport) -> TLSChoice? {
     let authorities = certificates("tls_ca_file", draft.authoritiesFile, table, report: &report)
     let certificates = certificates("tls_certificate_file", draft.certificateFile, table, report: &report)
     let key = secrets.read(
@@ -57,7 +57,7 @@ struct KeyReader {
   }
 
   private func certificates(
-    _ key: String, _ path: String?, _ table: [String: Item], report: inout Report
+    _ key: String, _ path: String?, _ table: [String: Item], report: inout ConfigurationReport
   ) -> Data? {
     guard let path, let place = table[key]?.place else { return nil }
     let subject = "\"\(key)\" in \(title): \(path.printable(limit: 256))"
@@ -81,10 +81,10 @@ struct KeyReader {
   }
 
   /// An algorithm that does not fit is the fault of the key that names it.
-  func note(_ error: SigningKeyError, _ stem: String, _ table: [String: Item], report: inout Report) {
+  func note(_ error: SigningKeyError, _ stem: String, _ table: [String: Item], report: inout ConfigurationReport) {
     let keys = ["\(stem)_file", "\(stem)_credential", "client_secret_file", "client_secret_credential"]
     let name = keys.first { table[$0] != nil } ?? "\(stem)_file"
-    let place = table[name]?.place ?? Place(file: sources.file)
+    let place = table[name]?.place ?? FileLocation(file: sources.file)
     report.problem("\"\(name)\" in \(title): \(error)", at: place)
   }
 }

@@ -15,7 +15,7 @@ struct SecretReader {
   /// The secret that `STEM_file` or `STEM_credential` names, if one of them does; what is wrong goes to the report.
   func read(
     _ stem: String, _ shape: Shape = .line, file path: String?, credential name: String?, _ table: [String: Item],
-    report: inout Report
+    report: inout ConfigurationReport
   ) -> Secret? {
     let (fileKey, credentialKey) = ("\(stem)_file", "\(stem)_credential")
     if let place = table[fileKey]?.place, table[credentialKey] != nil {
@@ -43,7 +43,8 @@ struct SecretReader {
   }
 
   private func read(
-    _ path: String, _ shape: Shape, key: String, at place: Place, isCredential: Bool, report: inout Report
+    _ path: String, _ shape: Shape, key: String, at place: FileLocation, isCredential: Bool,
+    report: inout ConfigurationReport
   ) -> Secret? {
     // A credential's name may be the secret itself, put in the wrong place; a path is none.
     let subject = "\"\(key)\" in \(title): " + (isCredential ? "the credential" : path.printable(limit: 256))

@@ -17,7 +17,9 @@ extension APIAddresses {
   }
 
   /// - Parameter place: of a key of the section.
-  func check(_ title: String, allowInsecureHTTP: Bool, at place: (String) -> Place, report: inout Report) {
+  func check(
+    _ title: String, allowInsecureHTTP: Bool, at place: (String) -> FileLocation, report: inout ConfigurationReport
+  ) {
     let all = (base.map { [("api_base", $0)] } ?? []) + origins.map { ("api_origins", $0) }
     for (key, text) in all {
       let url = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)

@@ -14,12 +14,14 @@ struct ClientCheck {
 
   var draft: ProviderDraft
   var table: [String: Item]
-  var place: Place
+  var place: FileLocation
   var keys: KeyReader
 
   private var title: String { keys.title }
-  private func place(of key: String) -> Place { table[key]?.place ?? place }
-  private func firstPlace(_ names: [String]) -> Place { names.lazy.compactMap { table[$0]?.place }.first ?? place }
+  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
+  private func firstPlace(_ names: [String]) -> FileLocation {
+    names.lazy.compactMap { table[$0]?.place }.first ?? place
+  }
   private func names(_ keys: [String]) -> Bool { keys.contains { table[$0] != nil } }
 
   private static let secretKeys = ["client_secret_file", "client_secret_credential"]
@@ -33,7 +35,7 @@ struct ClientCheck {
     return names(["tls_certificate_file"]) ? .tls : .none
   }
 
-  func read(report: inout Report) -> Outcome {
+  func read(report: inout ConfigurationReport) -> Outcome {
     let secret = SecretReader(title: title, sources: keys.sources).read(
       "client_secret", file: draft.secretFile, credential: draft.secretCredential, table, report: &report)
     let key: SigningKey?
@@ -74,7 +76,7 @@ struct ClientCheck {
   }
 
   /// HS256 unless the section says otherwise (OpenID Connect Core §9).
-  private func sharedKey(_ secret: Secret?, report: inout Report) -> SigningKey? {
+  private func sharedKey(_ secret: Secret?, report: inout ConfigurationReport) -> SigningKey? {
     guard let secret else { return nil }
     let algorithm = draft.clientKey.algorithm ?? .hs256
     guard algorithm.isSymmetric else {
@@ -91,7 +93,7 @@ struct ClientCheck {
     }
   }
 
-  private func checkSecret(report: inout Report) {
+  private func checkSecret(report: inout ConfigurationReport) {
     let isNamed = names(Self.secretKeys)
     if method.needsSecret, !isNamed {
       report.problem(
@@ -105,7 +107,7 @@ struct ClientCheck {
     }
   }
 
-  private func checkKey(report: inout Report) {
+  private func checkKey(report: inout ConfigurationReport) {
     let isNamed = names(Self.keyKeys)
     if method == .privateKeyJWT, !isNamed {
       report.problem(
@@ -125,7 +127,7 @@ struct ClientCheck {
 
   private var signsWithClientKey: Bool { draft.signsRequests && !names(Self.requestKeyKeys) }
 
-  private func checkCertificate(report: inout Report) {
+  private func checkCertificate(report: inout ConfigurationReport) {
     guard method == .tls || method == .selfSignedTLS, !names(["tls_certificate_file"]) else { return }
     report.problem(
       "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no certificate",
@@ -133,7 +135,7 @@ struct ClientCheck {
   }
 
   /// A setting without effect is an error of its author.
-  private func checkUses(report: inout Report) {
+  private func checkUses(report: inout ConfigurationReport) {
     let asserts = method == .secretJWT || method == .privateKeyJWT
     let hasKey = asserts || names(Self.keyKeys)
     let uses: [(key: String, isUsed: Bool, needs: String)] = [
@@ -157,7 +159,7 @@ struct ClientCheck {
     }
   }
 
-  private func requestObjectKey(client: SigningKey?, report: inout Report) -> SigningKey? {
+  private func requestObjectKey(client: SigningKey?, report: inout ConfigurationReport) -> SigningKey? {
     guard draft.signsRequests else { return nil }
     if names(Self.requestKeyKeys) {
       return keys.signingKey("request_object_key", draft.requestKey, table, report: &report)

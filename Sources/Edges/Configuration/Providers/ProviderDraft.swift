@@ -3,7 +3,7 @@ import OAuth
 import Providers
 
 /// A provider as written, with its template merged in: the settings, and what is read, checked or converted before it
-/// becomes one. ``ProviderCheck`` checks the combinations.
+/// becomes one. ``ProviderSectionCheck`` checks the combinations.
 @dynamicMemberLookup
 struct ProviderDraft {
   /// Most keys are settings as they are written.

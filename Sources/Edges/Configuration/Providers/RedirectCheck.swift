@@ -6,11 +6,11 @@ import Providers
 struct RedirectCheck {
   let settings: Settings
   /// From the providers' sections.
-  let places: [String: Place]
-  let publicURL: Place?
+  let places: [String: FileLocation]
+  let publicURL: FileLocation?
   let file: String
 
-  func check(report: inout Report) {
+  func check(report: inout ConfigurationReport) {
     if let origin = settings.callback.publicOrigin { checkPublic(origin, report: &report) }
     checkSystems(report: &report)
     checkLinks(report: &report)
@@ -31,7 +31,7 @@ struct RedirectCheck {
   }
 
   /// `/go/…` is where browsers begin a login.
-  private func checkLinks(report: inout Report) {
+  private func checkLinks(report: inout ConfigurationReport) {
     let redirects =
       settings.providers.map { ($0.name, $0.redirect, false) }
       + settings.systems.map { ($0.site.name, $0.site.redirect, $0.redirectsWithNonce) }
@@ -50,11 +50,11 @@ struct RedirectCheck {
     }
   }
 
-  private func place(_ name: ProviderName) -> Place { places[name.rawValue] ?? Place(file: file) }
+  private func place(_ name: ProviderName) -> FileLocation { places[name.rawValue] ?? FileLocation(file: file) }
 
   /// A proxy needs to know the port, and has nothing to pass on where no provider has its redirect URI there.
-  private func checkPublic(_ origin: String, report: inout Report) {
-    let place = publicURL ?? Place(file: file)
+  private func checkPublic(_ origin: String, report: inout ConfigurationReport) {
+    let place = publicURL ?? FileLocation(file: file)
     guard settings.callback.enabled else {
       return report.warning(
         "[callback] has public_url, and is off: nothing is there to pass callbacks on to", at: place)
@@ -73,7 +73,7 @@ struct RedirectCheck {
   }
 
   /// If only the server knows the browser's destination, the port cannot change.
-  private func checkSystems(report: inout Report) {
+  private func checkSystems(report: inout ConfigurationReport) {
     for system in settings.systems {
       let title = "[provider.\(system.site.name)]"
       switch system.site.redirect {

@@ -14,7 +14,9 @@ struct Template {
 
   /// The section of a user with this template under it: the user's keys take precedence, tables of parameters are
   /// merged. Nil, and a report, if a variable has no valid value.
-  func applied(to section: [String: Item], title: String, at place: Place, report: inout Report) -> [String: Item]? {
+  func applied(to section: [String: Item], title: String, at place: FileLocation, report: inout ConfigurationReport)
+    -> [String: Item]?
+  {
     var values: [String: String] = [:]
     for (name, standard) in variables.inOrder where section[name] != nil || isUsed(name, besides: section) {
       let found = value(of: name, standard, in: section, title: title, at: place, report: &report)
@@ -43,7 +45,8 @@ struct Template {
   }
 
   private func value(
-    of name: String, _ standard: Item, in section: [String: Item], title: String, at place: Place, report: inout Report
+    of name: String, _ standard: Item, in section: [String: Item], title: String, at place: FileLocation,
+    report: inout ConfigurationReport
   ) -> String? {
     guard let item = section[name] else {
       guard let text = standard.text, !text.isEmpty else {
@@ -112,7 +115,7 @@ struct Templates {
   var names: [String] { paths.keys.sorted() }
 
   /// The template; nil, and a report, if it does not exist or cannot be read.
-  func find(_ name: String, title: String, at place: Place, report: inout Report) -> Template? {
+  func find(_ name: String, title: String, at place: FileLocation, report: inout ConfigurationReport) -> Template? {
     guard let path = paths[name] else {
       reportUnknown(name, title: title, at: place, report: &report)
       return nil
@@ -120,7 +123,7 @@ struct Templates {
     return Loader.readTable(path, report: &report).map(Template.init)
   }
 
-  private func reportUnknown(_ name: String, title: String, at place: Place, report: inout Report) {
+  private func reportUnknown(_ name: String, title: String, at place: FileLocation, report: inout ConfigurationReport) {
     let subject = "unknown profile \(quoted(name)) in \(title)"
     guard names.isEmpty else {
       let known = "known are \(names.joined(separator: ", "))"

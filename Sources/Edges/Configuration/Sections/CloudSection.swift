@@ -67,7 +67,9 @@ extension Sections {
 
 extension CloudDraft {
   /// The cloud; nil, and a report, if its keys contradict each other.
-  func cloud(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Cloud? {
+  func cloud(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> LoopbackSettings
+    .Cloud?
+  {
     let title = Sections.cloud.header
     for key in ["kind", "account"] where table[key] == nil { report.problem("\(title) has no \"\(key)\"", at: place) }
     guard let kind, let account else { return nil }
@@ -87,7 +89,7 @@ extension CloudDraft {
   }
 
   private func part(
-    _ kind: Kind, _ table: [String: Item], at place: Place, report: inout Report
+    _ kind: Kind, _ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport
   ) -> LoopbackSettings.Cloud.Kind? {
     switch kind {
     case .gcp: return .gcp(project: project, email: email ?? "default")

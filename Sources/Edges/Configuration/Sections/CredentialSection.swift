@@ -77,7 +77,9 @@ extension Sections {
 
 extension CredentialDraft {
   /// The credential; nil, and a report, if its keys contradict each other.
-  func offer(_ table: [String: Item], at place: Place, report: inout Report) -> UnitCredentials.Offer? {
+  func offer(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> UnitCredentials
+    .Offer?
+  {
     if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
     if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }
     guard let id, let account else { return nil }

@@ -160,7 +160,7 @@ extension Form where Output == [String] {
 extension FileDraft {
   /// The file; nil, and a report, if its keys contradict each other.
   func file(
-    _ table: [String: Item], at place: Place, sources: Settings.Sources, report: inout Report
+    _ table: [String: Item], at place: FileLocation, sources: Settings.Sources, report: inout ConfigurationReport
   ) -> TokenFile? {
     let title = Sections.file.header
     for (name, isThere) in [("account", table["account"] != nil), ("path", table["path"] != nil)] where !isThere {
@@ -178,7 +178,7 @@ extension FileDraft {
   }
 
   private func whole(
-    _ path: String, at place: Place, _ sources: Settings.Sources, report: inout Report
+    _ path: String, at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> String? {
     guard let home = sources.home else {
       guard path.hasPrefix("/") || path.hasPrefix("~") else { return path }
@@ -191,7 +191,9 @@ extension FileDraft {
     return path.hasPrefix("~/") ? home + path.dropFirst(1) : path
   }
 
-  private func format(_ table: [String: Item], at place: Place, report: inout Report) -> TokenFileFormat? {
+  private func format(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport)
+    -> TokenFileFormat?
+  {
     let own: [(Word, String)] = [(.env, "variable"), (.curl, "curl_user"), (.template, "template")]
     for (word, key) in own where table[key] != nil && self.word != word {
       report.problem(
@@ -222,7 +224,7 @@ extension FileDraft {
   }
 
   private func member(
-    _ table: [String: Item], at place: Place, _ sources: Settings.Sources, report: inout Report
+    _ table: [String: Item], at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> (value: TokenFile.Member?, Void)? {
     let keys = ["json_pointer", "ini_section", "ini_key"].filter { table[$0] != nil }
     guard let first = keys.first else { return (nil, ()) }
@@ -252,7 +254,7 @@ extension FileDraft {
   }
 
   private func reader(
-    _ table: [String: Item], at place: Place, _ sources: Settings.Sources, report: inout Report
+    _ table: [String: Item], at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> TokenFile.Reader? {
     switch (user, group) {
     case (let user?, nil):

@@ -74,7 +74,9 @@ extension Form where Output == String {
 
 extension HandleDraft {
   /// The handle; nil, and a report, if its keys contradict each other.
-  func handle(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Handle? {
+  func handle(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> LoopbackSettings
+    .Handle?
+  {
     let title = Sections.handle.header
     if table["name"] == nil { report.problem("\(title) has no \"name\"", at: place) }
     if table["account"] == nil { report.problem("\(title) has no \"account\"", at: place) }

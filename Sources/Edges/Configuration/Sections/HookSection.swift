@@ -92,7 +92,7 @@ extension Form where Output == LocalAddress {
 
 extension HookDraft {
   /// The hook; nil, and a report, if its keys contradict each other.
-  func hook(_ table: [String: Item], at place: Place, report: inout Report) -> Hook? {
+  func hook(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> Hook? {
     guard let command else {
       if table["command"] == nil { report.problem("[[on_event]] has no \"command\"", at: place) }
       return nil

@@ -83,7 +83,7 @@ extension Form where Output == ProxyExceptions {
 
 extension ProxyDraft {
   /// The proxies of the configuration and, for a user instance, of the environment.
-  func proxies(_ table: [String: Item], sources: Settings.Sources, report: inout Report) -> HTTPProxies {
+  func proxies(_ table: [String: Item], sources: Settings.Sources, report: inout ConfigurationReport) -> HTTPProxies {
     let title = Sections.proxy.header
     let password = SecretReader(title: title, sources: sources).read(
       "password", file: passwordFile, credential: passwordCredential, table, report: &report)
@@ -111,19 +111,22 @@ extension ProxyDraft {
     names.lazy.compactMap { name in sources.environment[name].map { (name, $0) } }.first { !$0.1.isEmpty }
   }
 
-  private static func proxy(of names: [String], _ sources: Settings.Sources, _ report: inout Report) -> HTTPProxy? {
+  private static func proxy(of names: [String], _ sources: Settings.Sources, _ report: inout ConfigurationReport)
+    -> HTTPProxy?
+  {
     guard let (name, value) = variable(names, sources) else { return nil }
     do throws(HTTPProxy.Failure) {
       return try HTTPProxy(value)
     } catch {
       report.warning(
-        "\(name) of the environment is ignored: \(error.words); set it in [proxy]", at: Place(file: sources.file))
+        "\(name) of the environment is ignored: \(error.words); set it in [proxy]", at: FileLocation(file: sources.file)
+      )
       return nil
     }
   }
 
   private static func exceptions(
-    of names: [String], _ sources: Settings.Sources, _ report: inout Report
+    of names: [String], _ sources: Settings.Sources, _ report: inout ConfigurationReport
   ) -> ProxyExceptions {
     var exceptions = ProxyExceptions()
     guard let (name, value) = variable(names, sources) else { return exceptions }
@@ -133,7 +136,8 @@ extension ProxyDraft {
     }
     if !ignored.isEmpty {
       let words = ignored.prefix(3).joined(separator: ", ")
-      report.warning("\(name) of the environment has entries that are ignored: \(words)", at: Place(file: sources.file))
+      report.warning(
+        "\(name) of the environment has entries that are ignored: \(words)", at: FileLocation(file: sources.file))
     }
     return exceptions
   }

@@ -141,7 +141,9 @@ extension Sections {
 
 extension RuleDraft {
   /// The rule; nil, and a report, if its keys contradict each other.
-  func rule(_ table: [String: Item], at place: Place, sources: Settings.Sources, report: inout Report) -> Rule? {
+  func rule(
+    _ table: [String: Item], at place: FileLocation, sources: Settings.Sources, report: inout ConfigurationReport
+  ) -> Rule? {
     let title = "[[rule]]"
     for (named, numbered) in [("user", "uid"), ("group", "gid")] where table[named] != nil && table[numbered] != nil {
       report.problem("\(title) has both \"\(named)\" and \"\(numbered)\"", at: place, suggestion: "keep one of them")
@@ -188,7 +190,7 @@ extension RuleDraft {
   private static let ofCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"]
 
   /// False, and a report, if the rule's conditions on the caller are too weak to be intended.
-  private func checkCaller(_ table: [String: Item], at place: Place, report: inout Report) -> Bool {
+  private func checkCaller(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> Bool {
     let title = "[[rule]]"
     func has(_ keys: [String]) -> Bool { keys.contains { isMeant($0, in: table) } }
     if !has(Self.ofCaller), !anyone, !isMisread("anyone", in: table) {
@@ -229,7 +231,7 @@ extension RuleDraft {
     }
   }
 
-  private func checkConfirm(_ table: [String: Item], at place: Place, report: inout Report) {
+  private func checkConfirm(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) {
     let asks = isMeant("confirm", in: table) && (table["confirm"] == nil || isMisread("confirm", in: table))
     if let timeout = table["confirm_timeout"]?.place, !confirm, !asks {
       report.problem(
@@ -247,7 +249,8 @@ extension RuleDraft {
   }
 
   private func id(
-    of name: String?, _ key: String, in table: [String: Item], by lookUp: (String) -> UInt32?, report: inout Report
+    of name: String?, _ key: String, in table: [String: Item], by lookUp: (String) -> UInt32?,
+    report: inout ConfigurationReport
   ) -> UInt32? {
     guard let name, let place = table[key]?.place else { return nil }
     if let id = lookUp(name) { return id }

@@ -55,7 +55,7 @@ struct Section<Target>: Sendable {
   /// - Parameter misplaced: the message for a key that belongs elsewhere; completes its name.
   func read(
     _ table: [String: Item], into target: inout Target, title: String, others: [String] = [],
-    misplaced: (String) -> String? = { _ in nil }, report: inout Report
+    misplaced: (String) -> String? = { _ in nil }, report: inout ConfigurationReport
   ) {
     for (name, item) in table.inOrder where !others.contains(name) {
       guard let key = keys.first(where: { $0.name == name }) else {
@@ -76,8 +76,9 @@ struct Section<Target>: Sendable {
   }
 }
 
-extension Report {
-  fileprivate mutating func problem<Target>(_ error: Unfit, key: Key<Target>, in title: String, at place: Place) {
+extension ConfigurationReport {
+  fileprivate mutating func problem<Target>(_ error: Unfit, key: Key<Target>, in title: String, at place: FileLocation)
+  {
     switch error {
     case .found(let found, let suggestion):
       problem("\"\(key.name)\" in \(title) must be \(key.expected), not \(found)", at: place, suggestion: suggestion)

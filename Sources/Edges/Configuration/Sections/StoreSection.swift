@@ -47,7 +47,8 @@ extension Sections {
 extension Loader {
   /// Reads `[store]`, and the password in its file.
   static func checkStore(
-    _ store: inout Settings.StoreSettings, _ table: [String: Item], _ sources: Settings.Sources, report: inout Report
+    _ store: inout Settings.StoreSettings, _ table: [String: Item], _ sources: Settings.Sources,
+    report: inout ConfigurationReport
   ) {
     if let password = SecretReader(title: "[store]", sources: sources).read(
       "password", file: store.passwordFile, credential: nil, table, report: &report)

@@ -12,14 +12,14 @@ struct SystemCheck {
   /// The section with its template merged in: for the places of keys.
   var table: [String: Item]
   /// The section's position.
-  var place: Place
+  var place: FileLocation
   var sources: Settings.Sources
 
   private var title: String { "[provider.\(name)]" }
-  private func place(of key: String) -> Place { table[key]?.place ?? place }
+  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other.
-  func settings(report: inout Report) -> SystemSettings? {
+  func settings(report: inout ConfigurationReport) -> SystemSettings? {
     let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
     draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
     checkZephr(report: &report)
@@ -67,7 +67,7 @@ struct SystemCheck {
 
   // MARK: Each check
 
-  private func baseURL(report: inout Report) -> URL? {
+  private func baseURL(report: inout ConfigurationReport) -> URL? {
     guard let text = draft.baseURL else {
       if table["base_url"] == nil {
         report.problem(
@@ -93,7 +93,7 @@ struct SystemCheck {
   }
 
   /// Only the server knows where it sends browsers, unless each login tells it.
-  private func redirect(report: inout Report) -> ProviderSettings.Redirect? {
+  private func redirect(report: inout ConfigurationReport) -> ProviderSettings.Redirect? {
     if let redirect = draft.redirect { return redirect }
     guard table["redirect_uri"] == nil else { return nil }
     if draft.redirectParameter != nil { return .loopback(host: .v4, path: "/callback") }
@@ -103,7 +103,7 @@ struct SystemCheck {
     return nil
   }
 
-  private func checkZephr(report: inout Report) {
+  private func checkZephr(report: inout ConfigurationReport) {
     guard kind == .zephr else { return }
     if let name = draft.standardIdentityProvider, !draft.identityProviders.isEmpty,
       !draft.identityProviders.contains(name)

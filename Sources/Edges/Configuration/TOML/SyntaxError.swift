@@ -37,20 +37,21 @@ extension SyntaxError {
       message: String(message), isInValue: Self.values.contains(place), line: line, column: column)
   }
 
-  func note(in text: String, file: String, report: inout Report) {
+  func note(in text: String, file: String, report: inout ConfigurationReport) {
     switch self {
     case .escapedNUL(let line):
-      report.problem("has an escaped NUL (\\u0000)", at: Place(file: file, line: line), suggestion: "remove it")
+      report.problem("has an escaped NUL (\\u0000)", at: FileLocation(file: file, line: line), suggestion: "remove it")
     case .repeated(let written, let line, let column):
       let first = First.find(line: line, column: column, in: text)
       report.problem(
-        "\"\((first?.key ?? written).printable(limit: 64))\" is set twice", at: Place(file: file, line: line),
+        "\"\((first?.key ?? written).printable(limit: 64))\" is set twice", at: FileLocation(file: file, line: line),
         suggestion: first.map { "the first is in line \($0.line)" })
     case .unexpected(let message, let isInValue, let line, let column):
-      guard line > 0 else { return report.problem("is no TOML", at: Place(file: file)) }
+      guard line > 0 else { return report.problem("is no TOML", at: FileLocation(file: file)) }
       let found = Found(line: line, column: column, in: text)
       report.problem(
-        "is no TOML: \(Self.words(message, isInValue: isInValue, found: found))", at: Place(file: file, line: line),
+        "is no TOML: \(Self.words(message, isInValue: isInValue, found: found))",
+        at: FileLocation(file: file, line: line),
         column: column)
     }
   }
@@ -118,8 +119,8 @@ private enum First {
     // The key of a pair: toml++ stops before the value.
     let alone = isHeader ? statement : String(statement.unicodeScalars.prefix(column - 1)) + "0"
     let before = lines[..<(line - 1)] + ["\"\(mark)\" = 0"]
-    guard let root = try? Document.read(before.joined(separator: "\n"), file: ""),
-      var repeated = try? Document.read(alone, file: ""), var table = isHeader ? root : holder(of: mark, in: root)
+    guard let root = try? TOMLDocument.read(before.joined(separator: "\n"), file: ""),
+      var repeated = try? TOMLDocument.read(alone, file: ""), var table = isHeader ? root : holder(of: mark, in: root)
     else { return nil }
     var found: (key: String, line: Int)?
     while let (key, next) = repeated.first, let item = table[key] {

@@ -2,7 +2,7 @@ import Testing
 
 @testable import GrantdConfiguration
 
-@Suite struct DocumentTests {
+@Suite struct TOMLDocumentTests {
   enum Step: Sendable {
     case key(String)
     case index(Int)
@@ -75,13 +75,13 @@ import Testing
   ]
 
   private static func parse(_ text: String) throws -> [String: Item] {
-    var report = Report()
-    let root = Document.parse(text, file: "f.toml", report: &report)
+    var report = ConfigurationReport()
+    let root = TOMLDocument.parse(text, file: "f.toml", report: &report)
     return try #require(root, "\(String(describing: report.error))")
   }
 
   private static func line(of path: [Step], in root: [String: Item]) -> Int? {
-    var item = Item(value: .table(root), place: Place(file: "f.toml"))
+    var item = Item(value: .table(root), place: FileLocation(file: "f.toml"))
     for step in path {
       switch (step, item.value) {
       case (.key(let key), .table(let table)):
@@ -135,7 +135,7 @@ import Testing
       String(repeating: "a.", count: 16) + "a = 1", "[" + String(repeating: "a.", count: 500_000) + "a]",
       "a = " + String(repeating: "{a = ", count: 33),
     ] {
-      #expect(throws: SyntaxError.self) { try Document.read(text, file: "f.toml") }
+      #expect(throws: SyntaxError.self) { try TOMLDocument.read(text, file: "f.toml") }
     }
   }
 
@@ -155,8 +155,8 @@ import Testing
   }
 
   private func check(_ text: String) {
-    var report = Report()
-    let root = Document.parse(text, file: "f.toml", report: &report)
+    var report = ConfigurationReport()
+    let root = TOMLDocument.parse(text, file: "f.toml", report: &report)
     #expect((root == nil) == (report.error != nil), "\(text.debugDescription)")
   }
 }

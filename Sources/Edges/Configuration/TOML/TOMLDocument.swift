@@ -3,7 +3,7 @@ import CToml
 /// A value of a TOML document, and its position.
 struct Item: Sendable, Equatable {
   var value: Value
-  var place: Place
+  var place: FileLocation
 
   enum Value: Sendable, Equatable {
     case text(String)
@@ -47,8 +47,8 @@ extension [String: Item] {
 }
 
 /// A TOML text as a tree that knows its lines.
-enum Document {
-  static func parse(_ text: String, file: String, report: inout Report) -> [String: Item]? {
+enum TOMLDocument {
+  static func parse(_ text: String, file: String, report: inout ConfigurationReport) -> [String: Item]? {
     do throws(SyntaxError) {
       return try read(text, file: file)
     } catch {
@@ -94,7 +94,7 @@ enum Document {
     case .CTOML_FLAG: value = .flag(node.flag)
     case .CTOML_TIME: value = .time
     }
-    return Item(value: value, place: Place(file: file, line: Int(node.line)))
+    return Item(value: value, place: FileLocation(file: file, line: Int(node.line)))
   }
 }
 

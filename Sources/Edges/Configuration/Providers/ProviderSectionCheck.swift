@@ -4,24 +4,24 @@ import OAuth
 import Providers
 
 /// Makes settings of a draft, with the checks across its keys.
-struct ProviderCheck {
+struct ProviderSectionCheck {
   var name: ProviderName
   var draft: ProviderDraft
   /// The section with its template merged in: for the places of keys.
   var table: [String: Item]
   /// The section's position.
-  var place: Place
+  var place: FileLocation
   /// Whether any declared account is of this provider.
   var servesAccounts: Bool
   var sources: Settings.Sources
 
   var title: String { "[provider.\(name)]" }
   var kind: ProviderSettings.Kind { draft.kind }
-  func place(of key: String) -> Place { table[key]?.place ?? place }
+  func place(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
-  /// which suffices for some accounts: see ``DeclaredAccounts``.
-  func settings(report: inout Report) -> ProviderSettings? {
+  /// which suffices for some accounts: see ``AccountDeclarations``.
+  func settings(report: inout ConfigurationReport) -> ProviderSettings? {
     let issuer = readIssuer(report: &report)
     let discovery = readDiscovery(report: &report)
     checkEndpoints(discovery: discovery, report: &report)
@@ -43,7 +43,7 @@ struct ProviderCheck {
     return settings
   }
 
-  private func readIssuer(report: inout Report) -> Issuer? {
+  private func readIssuer(report: inout ConfigurationReport) -> Issuer? {
     guard let text = draft.issuer else {
       if kind == .oidc, table["issuer"] == nil {
         report.problem(
@@ -61,7 +61,7 @@ struct ProviderCheck {
     }
   }
 
-  private func readDiscovery(report: inout Report) -> DiscoveryStyle? {
+  private func readDiscovery(report: inout ConfigurationReport) -> DiscoveryStyle? {
     switch draft.discovery {
     case .off: return nil
     case .on(let style):
@@ -75,7 +75,7 @@ struct ProviderCheck {
     }
   }
 
-  private func readDiscoveryURL(_ discovery: DiscoveryStyle?, report: inout Report) -> URL? {
+  private func readDiscoveryURL(_ discovery: DiscoveryStyle?, report: inout ConfigurationReport) -> URL? {
     guard let text = draft.discoveryURL else { return nil }
     guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) else {
       report.problem(
@@ -89,7 +89,7 @@ struct ProviderCheck {
     return url
   }
 
-  private func checkEndpoints(discovery: DiscoveryStyle?, report: inout Report) {
+  private func checkEndpoints(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     for (key, text) in draft.endpoints.byKey {
       guard let text, Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else { continue }
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil
@@ -114,7 +114,7 @@ struct ProviderCheck {
     return isNeeded ? ["authorization_endpoint"] : []
   }
 
-  private func checkURIs(report: inout Report) {
+  private func checkURIs(report: inout ConfigurationReport) {
     // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is; but the messages differ.
     if let audience = draft.audience {
       if draft.audienceParameter == nil {
@@ -139,7 +139,7 @@ struct ProviderCheck {
     }
   }
 
-  private func warn(report: inout Report) {
+  private func warn(report: inout ConfigurationReport) {
     let prompts = draft.prompt?.split(separator: " ") ?? []
     let isOnPurpose = draft.prompt?.isEmpty ?? false
     // Google and Microsoft have their own rules for it; otherwise OpenID Connect Core §11 applies.

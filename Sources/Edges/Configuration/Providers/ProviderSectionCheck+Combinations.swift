@@ -3,8 +3,8 @@ import OAuth
 import Providers
 
 /// Keys that need another one, or that exclude others.
-extension ProviderCheck {
-  func checkCombinations(discovery: DiscoveryStyle?, report: inout Report) {
+extension ProviderSectionCheck {
+  func checkCombinations(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     checkNeeds(discovery: discovery, report: &report)
     checkTypes(report: &report)
     checkSignIn(discovery: discovery, report: &report)
@@ -17,7 +17,7 @@ extension ProviderCheck {
   }
 
   /// The requirements of a key with discovery off: metadata could satisfy them.
-  private func checkNeeds(discovery: DiscoveryStyle?, report: inout Report) {
+  private func checkNeeds(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     let needs: [(key: String, isThere: Bool, needed: String)] = [
       ("par", draft.par == .always, "pushed_authorization_request_endpoint"),
       ("revocation_style", draft.revocation == .bearer, "revocation_endpoint"),
@@ -33,7 +33,7 @@ extension ProviderCheck {
     }
   }
 
-  private func checkTypes(report: inout Report) {
+  private func checkTypes(report: inout ConfigurationReport) {
     if draft.backchannelLogout, kind != .oidc {
       report.problem(
         "\"backchannel_logout\" in \(title) is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",

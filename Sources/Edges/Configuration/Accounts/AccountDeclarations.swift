@@ -3,22 +3,23 @@ import OAuth
 import Providers
 
 /// The accounts of all files, checked together at the end: an account and its provider may be in different files.
-struct DeclaredAccounts {
+struct AccountDeclarations {
   private(set) var accounts: [DeclaredAccount] = []
   /// The position of each, including invalid ones.
-  private var places: [AccountName: Place] = [:]
+  private var places: [AccountName: FileLocation] = [:]
   private var tables: [AccountName: [String: Item]] = [:]
   /// The providers that any account names by its grant, held together or not.
   private var grants: [ProviderName: Set<AccountDraft.Grant>] = [:]
 
-  mutating func read(_ item: Item, sources: Settings.Sources, report: inout Report) {
+  mutating func read(_ item: Item, sources: Settings.Sources, report: inout ConfigurationReport) {
     guard let table = item.table else {
       return report.problem("accounts are written as [account.NAME]", at: item.place)
     }
     for (key, item) in table.inOrder { read(key, item, sources: sources, report: &report) }
   }
 
-  private mutating func read(_ key: String, _ item: Item, sources: Settings.Sources, report: inout Report) {
+  private mutating func read(_ key: String, _ item: Item, sources: Settings.Sources, report: inout ConfigurationReport)
+  {
     guard let table = item.table else {
       return report.problem(
         "\(quoted(key)) in [account] must be a table", at: item.place,
@@ -52,11 +53,12 @@ struct DeclaredAccounts {
 
   /// - Parameter known: where each provider is, those too that do not hold together.
   func check(
-    _ providers: [ProviderSettings], systems: [SystemSettings], known: [String: Place], report: inout Report
+    _ providers: [ProviderSettings], systems: [SystemSettings], known: [String: FileLocation],
+    report: inout ConfigurationReport
   ) {
     for account in accounts {
       let title = "[account.\(account.name)]"
-      let place = tables[account.name]?["provider"]?.place ?? places[account.name] ?? Place(file: "")
+      let place = tables[account.name]?["provider"]?.place ?? places[account.name] ?? FileLocation(file: "")
       guard known[account.provider.rawValue] != nil else {
         report.problem(
           "\(title) is of [provider.\(account.provider)], which is not there", at: place,
@@ -89,12 +91,12 @@ struct DeclaredAccounts {
   }
 
   /// Tokens that are each traded for the other's would never be had.
-  private func checkCircle(_ account: DeclaredAccount, title: String, report: inout Report) {
+  private func checkCircle(_ account: DeclaredAccount, title: String, report: inout ConfigurationReport) {
     var seen: Set<AccountName> = [account.name]
     var open = account.source.accounts
     while let next = open.popLast() {
       if next == account.name {
-        let place = tables[account.name]?["from"]?.place ?? Place(file: "")
+        let place = tables[account.name]?["from"]?.place ?? FileLocation(file: "")
         return report.problem("\(title) is traded for a token of its own, in a circle", at: place)
       }
       guard seen.insert(next).inserted else { continue }
@@ -103,10 +105,12 @@ struct DeclaredAccounts {
   }
 
   /// A service account's assertion needs no client (RFC 7521 §4.1); all others do.
-  private func checkClient(_ provider: ProviderSettings, _ known: [String: Place], report: inout Report) {
+  private func checkClient(
+    _ provider: ProviderSettings, _ known: [String: FileLocation], report: inout ConfigurationReport
+  ) {
     guard grants[provider.name] != [.jwtBearer] || provider.client != .none else { return }
     report.problem(
-      "[provider.\(provider.name)] has no \"client_id\"", at: known[provider.name.rawValue] ?? Place(file: ""),
+      "[provider.\(provider.name)] has no \"client_id\"", at: known[provider.name.rawValue] ?? FileLocation(file: ""),
       suggestion: "register a client at the provider, and write its id here")
   }
 }

@@ -3,10 +3,10 @@ import OAuth
 import Providers
 
 /// How people sign in: what of it makes no sense together.
-extension ProviderCheck {
+extension ProviderSectionCheck {
   var isImplicit: Bool { draft.signIn.responseType == "token" }
 
-  func checkSignIn(discovery: DiscoveryStyle?, report: inout Report) {
+  func checkSignIn(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     if isImplicit { checkImplicit(report: &report) }
     checkPrompts(report: &report)
     checkApps(discovery: discovery, report: &report)
@@ -14,7 +14,7 @@ extension ProviderCheck {
     checkAPI(report: &report)
   }
 
-  private func checkImplicit(report: inout Report) {
+  private func checkImplicit(report: inout ConfigurationReport) {
     guard draft.signIn.allowsImplicit else {
       report.problem(
         "\"response_type\" in \(title) is \"token\": tokens would come by the browser, which may leak them "
@@ -42,7 +42,7 @@ extension ProviderCheck {
     }
   }
 
-  private func checkPrompts(report: inout Report) {
+  private func checkPrompts(report: inout ConfigurationReport) {
     let (known, native) = (draft.signIn.settings.prompts, draft.signIn.settings.nativePrompts)
     guard !known.isEmpty else { return }
     let said = draft.prompt.map { $0.split(separator: " ").map(String.init) } ?? []
@@ -54,7 +54,7 @@ extension ProviderCheck {
     }
   }
 
-  private func checkApps(discovery: DiscoveryStyle?, report: inout Report) {
+  private func checkApps(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     let settings = draft.signIn.settings
     func clash(_ key: String, _ why: String) {
       report.problem("\"\(key)\" in \(title) \(why)", at: place(of: key), suggestion: "remove one of them")
@@ -84,7 +84,7 @@ extension ProviderCheck {
     }
   }
 
-  private func checkCallbacks(report: inout Report) {
+  private func checkCallbacks(report: inout ConfigurationReport) {
     let settings = draft.signIn.settings
     if settings.identityMember != nil, kind == .oidc {
       report.problem(
@@ -112,7 +112,7 @@ extension ProviderCheck {
     }
   }
 
-  private func checkAPI(report: inout Report) {
+  private func checkAPI(report: inout ConfigurationReport) {
     let signIn = draft.signIn
     signIn.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
     if !signIn.apiErrors.isEmpty, signIn.apiErrorPath.isEmpty {
