@@ -39,7 +39,7 @@ import Testing
     func owner(_ lookup: Int, other: SocketAddress? = nil) -> CallbackListener.PeerUsers.Answer {
       lookup == 0
         ? PeerTests.kernel(accepted, own, other ?? self.other)
-        : ConnectionTable.owner(own: own, other: other ?? self.other)
+        : TCPTable.owner(own: own, other: other ?? self.other)
     }
 
     func end() {
@@ -161,13 +161,13 @@ import Testing
   @Test("The table's line with these ends, and no other, names the owner", arguments: 0..<10)
   func table(_ number: Int) throws {
     let (lines, answer) = Self.tables[number]
-    #expect(ConnectionTable.owner(of: Self.ends, in: Array((Self.title + lines.joined()).utf8)) == answer)
+    #expect(TCPTable.owner(of: Self.ends, in: Array((Self.title + lines.joined()).utf8)) == answer)
   }
 
   @Test("Addresses are written as the kernel writes them")
   func columns() throws {
     func ends(_ own: String, _ other: String, _ file: String) throws -> String? {
-      ConnectionTable.ends(
+      TCPTable.ends(
         own: try SocketAddress(ipAddress: own, port: 6666), other: try SocketAddress(ipAddress: other, port: 41684),
         inFile: file)
     }
@@ -208,7 +208,7 @@ import Testing
   func otherUser(_ host: String, _ hasDiagnosis: Bool) async throws {
     let handler = ScriptedHandler()
     let users = CallbackListener.PeerUsers(
-      kernel: hasDiagnosis ? CallbackListener.PeerUsers.asked : nil, table: ConnectionTable.owner,
+      kernel: hasDiagnosis ? CallbackListener.PeerUsers.asked : nil, table: TCPTable.owner,
       ownerOfSubordinate: { $0 == 100_005 ? 1000 : nil })
     try await withListener(handler: handler, users: users) { listener, _ in
       let port = listener.port ?? 0

@@ -46,7 +46,7 @@ struct Served {
     #expect(await eventually { answers.held.withLock { $0.count } > before })
     let exchange = answers.held.withLock { $0[before] }
     let handler = try await exchange.loop.submit {
-      let handler = try exchange.channel.pipeline.syncOperations.handler(type: ConnectionHandler.self)
+      let handler = try exchange.channel.pipeline.syncOperations.handler(type: HTTPConnectionHandler.self)
       return NIOLoopBound(handler, eventLoop: exchange.loop)
     }.get()
     return Asking(client: client, exchange: exchange, handler: handler)
@@ -113,18 +113,18 @@ final class Client: Sendable {
 struct Asking {
   let client: Client
   let exchange: HTTPExchange
-  let handler: NIOLoopBound<ConnectionHandler>
+  let handler: NIOLoopBound<HTTPConnectionHandler>
 
   var loop: any EventLoop { handler.eventLoop }
 
   /// What is so of the connection's handler, on its loop.
-  func on<Value: Sendable>(_ look: @escaping @Sendable (ConnectionHandler) throws -> Value) async throws -> Value {
+  func on<Value: Sendable>(_ look: @escaping @Sendable (HTTPConnectionHandler) throws -> Value) async throws -> Value {
     try await loop.submit { try look(handler.value) }.get()
   }
 
   /// Waits until it is so.
   func expect(
-    sourceLocation: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable (ConnectionHandler) -> Bool
+    sourceLocation: SourceLocation = #_sourceLocation, _ condition: @escaping @Sendable (HTTPConnectionHandler) -> Bool
   ) async throws {
     #expect(await eventually { try await on(condition) }, sourceLocation: sourceLocation)
   }

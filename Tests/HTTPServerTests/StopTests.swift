@@ -127,7 +127,7 @@ import Testing
 }
 
 private final class Weak: @unchecked Sendable {
-  weak var value: ConnectionHandler?
+  weak var value: HTTPConnectionHandler?
 
-  init(_ value: ConnectionHandler) { self.value = value }
+  init(_ value: HTTPConnectionHandler) { self.value = value }
 }

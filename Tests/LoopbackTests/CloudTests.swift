@@ -13,8 +13,12 @@ import Testing
 
   @Test("A query has each parameter once, and its escapes are whole")
   func queries() {
-    #expect(Query.decode("a=1&b=x%2Fy+z") == ["a": "1", "b": "x/y z"])
-    #expect(Query.decode("a=1&a=2") == nil && Query.decode("a=%z") == nil && Query.decode("") == [:])
-    #expect(Query.unescaped("me%40example.com/token") == "me@example.com/token" && Query.unescaped("%4") == nil)
+    #expect(QueryParameters.decode("a=1&b=x%2Fy+z") == ["a": "1", "b": "x/y z"])
+    #expect(
+      QueryParameters.decode("a=1&a=2") == nil && QueryParameters.decode("a=%z") == nil
+        && QueryParameters.decode("") == [:])
+    #expect(
+      QueryParameters.unescaped("me%40example.com/token") == "me@example.com/token"
+        && QueryParameters.unescaped("%4") == nil)
   }
 }

@@ -27,7 +27,7 @@ extension CallbackListener {
     /// - Parameter ownerOfSubordinate: the user who has a subordinate user id (subuid(5)); nil for other ids.
     public init(ownerOfSubordinate: @escaping @Sendable (UInt32) -> UInt32? = { _ in nil }) {
       self.init(
-        kernel: LoopbackPeer.isAvailable ? Self.asked : nil, table: ConnectionTable.owner,
+        kernel: LoopbackPeer.isAvailable ? Self.asked : nil, table: TCPTable.owner,
         ownerOfSubordinate: ownerOfSubordinate)
     }
 
@@ -49,7 +49,7 @@ extension CallbackListener {
 /// The kernel is asked when the connection is accepted, before a client that is in a hurry has closed its end: the owner
 /// of a closed socket is unknown. The socket at the other end stays the same for as long as the connection lasts, so the
 /// answer holds for everything that arrives on it.
-final class Peer {
+final class BrowserPeer {
   private let connection: HTTPConnection
   private let users: CallbackListener.PeerUsers
   /// As the kernel told at the beginning; `unknown` where it has to be looked up in a file.

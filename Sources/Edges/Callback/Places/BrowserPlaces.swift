@@ -22,7 +22,7 @@ final class BrowserPlaces: HTTPPlaces {
   /// A connection that was accepted and is not read yet.
   private struct Waiting {
     let connection: HTTPConnection
-    let peer: Peer
+    let peer: BrowserPeer
     let user: BrowserUser
     let since = NIODeadline.now()
   }
@@ -48,7 +48,7 @@ final class BrowserPlaces: HTTPPlaces {
 
   /// It is read when it has a slot.
   func accepted(_ connection: HTTPConnection) {
-    let peer = Peer(connection, context.users)
+    let peer = BrowserPeer(connection, context.users)
     waiting.append(Waiting(connection: connection, peer: peer, user: peer.knownUser.holder))
     if waiting.count > max(2, limits.waiting) { dropOne() }
     serve()

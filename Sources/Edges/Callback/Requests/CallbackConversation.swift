@@ -18,12 +18,12 @@ struct CallbackApplication: HTTPApplication {
 final class CallbackConversation: HTTPConversation {
   private let context: CallbackWork.Context
   private let work: CallbackWork
-  private let peer: Peer
+  private let peer: BrowserPeer
   private var ruling = RequestClassifier.Ruling.nothing
 
   private var configuration: CallbackListener.Configuration { context.configuration }
 
-  init(_ context: CallbackWork.Context, _ work: CallbackWork, _ peer: Peer) {
+  init(_ context: CallbackWork.Context, _ work: CallbackWork, _ peer: BrowserPeer) {
     self.context = context
     self.work = work
     self.peer = peer

@@ -39,7 +39,7 @@ final class CallbackWork {
   /// exchange, and its answer must not be lost.
   ///
   /// - Parameter isWhole: it includes the fragment, if any.
-  func complete(_ url: String, isWhole: Bool, from peer: Peer) -> EventLoopFuture<Completion>.Isolated? {
+  func complete(_ url: String, isWhole: Bool, from peer: BrowserPeer) -> EventLoopFuture<Completion>.Isolated? {
     handle(from: peer) { [handler] browser in
       if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
       return .outcome(await handler.handleCallback(url: url, from: browser))
@@ -47,12 +47,12 @@ final class CallbackWork {
   }
 
   /// Opens a link. Nil: too many requests are being handled.
-  func open(link token: String, from peer: Peer) -> EventLoopFuture<LoginOpening>.Isolated? {
+  func open(link token: String, from peer: BrowserPeer) -> EventLoopFuture<LoginOpening>.Isolated? {
     handle(from: peer) { [handler] in await handler.openLogin(token: token, from: $0) }
   }
 
   private func handle<Outcome: Sendable>(
-    from peer: Peer, _ work: @escaping @Sendable (BrowserUser) async -> Outcome
+    from peer: BrowserPeer, _ work: @escaping @Sendable (BrowserUser) async -> Outcome
   ) -> EventLoopFuture<Outcome>.Isolated? {
     let holder = peer.knownUser.holder
     guard handlersAtWork.values.reduce(0, +) < limits.handlers,

@@ -10,14 +10,14 @@ final class ServedConnections {
   let limits: HTTPServer.Limits
   let checks: HTTPHeadChecks
   let flushes: TurnFlush
-  private var paces: Paces<ConnectionHandler>
+  private var paces: Paces<HTTPConnectionHandler>
   private let loop: any EventLoop
   private let hasSockets: Bool
-  private var handlers: [ObjectIdentifier: ConnectionHandler] = [:]
+  private var handlers: [ObjectIdentifier: HTTPConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
   /// Connections that have more to do than they may at a time.
-  private var turns = GroupedRoundRobin<Holder, Holder, ConnectionHandler>()
+  private var turns = GroupedRoundRobin<Holder, Holder, HTTPConnectionHandler>()
   private var areTurnsDue = false
   private var signal: LoopSignal?
   /// How long those have the loop for before its sockets are looked at.
@@ -43,7 +43,7 @@ final class ServedConnections {
     guard !isStopping else { return connection.close() }
     let pipeline = channel.pipeline.syncOperations
     let incoming = try pipeline.handler(type: IncomingBytes.self)
-    let handler = ConnectionHandler(
+    let handler = HTTPConnectionHandler(
       self, conversation, connection, incoming, caller: caller, of: share, paces.pace(of: share, at: .now()), peer: peer
     )
     handlers[ObjectIdentifier(handler)] = handler
@@ -75,7 +75,7 @@ final class ServedConnections {
     }
   }
 
-  private func forget(_ handler: ConnectionHandler) {
+  private func forget(_ handler: HTTPConnectionHandler) {
     handlers[ObjectIdentifier(handler)] = nil
     handler.pace?.connections -= 1
     paces.removeIdle(at: .now(), beyond: Self.idlePaces)
@@ -97,7 +97,7 @@ final class ServedConnections {
   private static let idlePaces = 64
 
   /// Connections that wait for the pace continue at that time, one after the other.
-  func resumePaced(_ pace: Pace<ConnectionHandler>, at due: NIODeadline) {
+  func resumePaced(_ pace: Pace<HTTPConnectionHandler>, at due: NIODeadline) {
     let own = NIOLoopBound((self, pace), eventLoop: loop)
     loop.scheduleTask(deadline: due) {
       let (connections, pace) = own.value
@@ -129,7 +129,7 @@ final class ServedConnections {
   }
 
   /// The connection has more to do. Each user has one turn at a time, which the user's units share.
-  func wait(_ handler: ConnectionHandler) {
+  func wait(_ handler: HTTPConnectionHandler) {
     turns.append(handler, for: handler.share.holder, of: handler.share.holder.user)
     scheduleTurns()
   }

@@ -15,12 +15,14 @@ public final class HTTPExchange: Sendable {
   public let caller: Caller?
   public let head: HTTPRequestHead
   let channel: any Channel
-  private let handler: NIOLoopBound<ConnectionHandler>
+  private let handler: NIOLoopBound<HTTPConnectionHandler>
   private let state = Mutex(State())
   /// Whether the connection ends with the answer. Used only on the loop.
   private let last = Atomic(false)
 
-  init(_ handler: NIOLoopBound<ConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead, _ caller: Caller?) {
+  init(
+    _ handler: NIOLoopBound<HTTPConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead, _ caller: Caller?
+  ) {
     self.handler = handler
     self.channel = channel
     self.head = head

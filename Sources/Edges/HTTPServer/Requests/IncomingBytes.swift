@@ -46,7 +46,7 @@ final class IncomingBytes: ChannelInboundHandler {
   /// Bytes came in the current read of the channel.
   private var hasRead = false
   private var context: ChannelHandlerContext?
-  private var handler: ConnectionHandler?
+  private var handler: HTTPConnectionHandler?
   /// That of the latest request which came behind no other.
   private(set) var line = Line()
   /// Bytes of the head, or of the body, that is being read.
@@ -59,7 +59,7 @@ final class IncomingBytes: ChannelInboundHandler {
   func handlerRemoved(context: ChannelHandlerContext) { (self.context, handler, held) = (nil, nil, nil) }
 
   /// The connection has its slot: its input goes to the handlers that were added after this one.
-  func begin(_ handler: ConnectionHandler) {
+  func begin(_ handler: HTTPConnectionHandler) {
     guard let context else { return }
     self.handler = handler
     handler.goOnInRead()
@@ -129,7 +129,7 @@ final class IncomingBytes: ChannelInboundHandler {
   }
 
   /// Whether these bytes are parsed. If they share a read with an earlier or later request, its own limits apply.
-  private func admits(_ bytes: ByteBuffer, _ handler: ConnectionHandler) -> Bool {
+  private func admits(_ bytes: ByteBuffer, _ handler: HTTPConnectionHandler) -> Bool {
     let count = bytes.readableBytes
     var refusal: HTTPRefusal?
     switch handler.state {

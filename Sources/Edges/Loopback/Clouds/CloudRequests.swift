@@ -125,5 +125,5 @@ extension HTTPReply {
 /// The parameters of a query, each once.
 func queryParameters(_ head: HTTPRequestHead) -> [String: String]? {
   guard let mark = head.uri.firstIndex(of: "?") else { return [:] }
-  return Query.decode(head.uri[head.uri.index(after: mark)...])
+  return QueryParameters.decode(head.uri[head.uri.index(after: mark)...])
 }

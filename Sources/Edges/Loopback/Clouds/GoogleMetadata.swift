@@ -28,7 +28,7 @@ struct GoogleMetadata {
         nil, of: path.hasSuffix("/identity") ? .idToken : .accessToken, { if case .gcp = $0 { true } else { false } }),
       case .gcp(let project, let email) = cloud.kind
     else { return reply(.notFound, "There is no [[cloud]] of kind gcp.\n") }
-    guard let query = queryParameters(head), let path = Query.unescaped(path) else {
+    guard let query = queryParameters(head), let path = QueryParameters.unescaped(path) else {
       return reply(.badRequest, "The address cannot be read.\n")
     }
     // Only permitted callers learn the project and the account.

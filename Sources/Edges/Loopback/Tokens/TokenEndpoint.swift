@@ -45,7 +45,7 @@ final class TokenEndpoint {
     guard head.headers["Authorization"].count <= 1 else {
       return .refuse(HTTPReply(TokenRefusal(.invalidRequest, "there is more than one Authorization header")))
     }
-    return .whole(atMost: TokenRequest.longestBody)
+    return .whole(atMost: TokenForm.longestBody)
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
@@ -53,7 +53,7 @@ final class TokenEndpoint {
       guard let form = String(validating: body.readableBytesView, as: UTF8.self) else {
         throw TokenRefusal(.invalidRequest, "the body is not application/x-www-form-urlencoded text")
       }
-      let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
+      let request = try TokenForm(form: form, authorization: head.headers.first(name: "Authorization"))
       let wish = try wish(request)
       if request.exchangesFor == nil, var reply = cached(wish) {
         reply.isFromMemory = true
@@ -66,7 +66,7 @@ final class TokenEndpoint {
   }
 
   /// The meaning of a handle. An account's own name is a handle too.
-  private func wish(_ request: TokenRequest) throws(TokenRefusal) -> TokenGet.Params {
+  private func wish(_ request: TokenForm) throws(TokenRefusal) -> TokenGet.Params {
     guard let handle = application.settings.handles.first(where: { $0.name == request.handle }) else {
       guard AccountName(rawValue: request.handle) != nil else {
         throw TokenRefusal(.invalidClient, "there is no such account or [[handle]]: see them with grantctl list")
@@ -100,7 +100,7 @@ final class TokenEndpoint {
     return reply.http(expiresIn: found.expiresIn)
   }
 
-  private func ask(_ wish: TokenGet.Params, _ asked: TokenRequest, _ exchange: HTTPExchange) {
+  private func ask(_ wish: TokenGet.Params, _ asked: TokenForm, _ exchange: HTTPExchange) {
     let handle = asked.handle
     let session = HTTPSession(principal, exchange)
     Task { [broker] in

@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 
 // The answer to the request that is being handled: as a whole, or in parts.
-extension ConnectionHandler {
+extension HTTPConnectionHandler {
   /// The whole answer of an exchange; ignored if it was already answered.
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
     guard exchange === self.exchange, !response.hasBegun else { return }

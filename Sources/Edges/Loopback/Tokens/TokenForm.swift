@@ -3,7 +3,7 @@ import FoundationEssentials
 import OAuth
 
 /// A request to the token endpoint, as far as it matters here: which account is meant, and for what.
-struct TokenRequest: Equatable {
+struct TokenForm: Equatable {
   /// The client id, or the refresh token, depending on the grant type. The kernel identifies the caller, so it is not
   /// secret.
   var handle: String
@@ -43,7 +43,7 @@ struct TokenRefusal: Error, Equatable {
   }
 }
 
-extension TokenRequest {
+extension TokenForm {
   /// Nil: an access token.
   var kind: TokenKind? { exchangesFor == .idToken ? .idToken : nil }
 

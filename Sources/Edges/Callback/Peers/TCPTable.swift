@@ -3,7 +3,7 @@ import Glibc
 import NIOCore
 
 /// The TCP sockets of this network namespace as proc_net_tcp(5) lists them, for kernels without inet_diag.
-enum ConnectionTable {
+enum TCPTable {
   /// `ProcSubset=pid` hides /proc/net, and not this.
   private static let folder = "/proc/self/net"
   /// Bytes of each file that are read, some 40,000 sockets.

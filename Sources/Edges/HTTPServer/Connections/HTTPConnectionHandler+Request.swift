@@ -3,7 +3,7 @@ import NIOCore
 import NIOHTTP1
 
 // A request's head, and what becomes of the request by it.
-extension ConnectionHandler {
+extension HTTPConnectionHandler {
   func begin(_ head: HTTPRequestHead) {
     guard let context else { return }
     guard connection.note(.inBody, since: times.since) else {

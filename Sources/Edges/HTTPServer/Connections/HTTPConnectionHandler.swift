@@ -6,7 +6,7 @@ import NIOHTTP1
 import Principals
 
 /// One connection: its requests, one after the other. Lives on its loop.
-final class ConnectionHandler: ChannelInboundHandler {
+final class HTTPConnectionHandler: ChannelInboundHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
 
@@ -75,7 +75,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   let conversation: any HTTPConversation
   let caller: Caller?
   let share: Share
-  var pace: Pace<ConnectionHandler>?
+  var pace: Pace<HTTPConnectionHandler>?
   let peer: LoopbackPeer?
   var context: ChannelHandlerContext?
   var state = State.idle {
@@ -102,7 +102,8 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   init(
     _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: HTTPConnection,
-    _ incoming: IncomingBytes, caller: Caller?, of share: Share, _ pace: Pace<ConnectionHandler>?, peer: LoopbackPeer?
+    _ incoming: IncomingBytes, caller: Caller?, of share: Share, _ pace: Pace<HTTPConnectionHandler>?,
+    peer: LoopbackPeer?
   ) {
     self.connections = connections
     self.incoming = incoming

@@ -1,6 +1,6 @@
 import OAuth
 
-enum Query {
+enum QueryParameters {
   /// Nil where an escape is broken, or a parameter is there twice.
   static func decode(_ text: Substring) -> [String: String]? {
     guard let parameters = FormEncoding.decode(text) else { return nil }

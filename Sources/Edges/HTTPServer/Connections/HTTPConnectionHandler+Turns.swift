@@ -4,7 +4,7 @@ import NIOCore
 import NIOHTTP1
 
 // Input is handled in order, in parts.
-extension ConnectionHandler {
+extension HTTPConnectionHandler {
   /// The amount of work of a connection before others continue.
   struct Turn {
     /// The decoder's result.

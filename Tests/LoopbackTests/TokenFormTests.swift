@@ -6,9 +6,9 @@ import Testing
 
 @testable import Loopback
 
-@Suite struct TokenRequestTests {
-  private func outcome(_ form: String, _ authorization: String? = nil) -> Result<TokenRequest, TokenRefusal> {
-    Result { () throws(TokenRefusal) in try TokenRequest(form: form, authorization: authorization) }
+@Suite struct TokenFormTests {
+  private func outcome(_ form: String, _ authorization: String? = nil) -> Result<TokenForm, TokenRefusal> {
+    Result { () throws(TokenRefusal) in try TokenForm(form: form, authorization: authorization) }
   }
 
   private func code(_ form: String, _ authorization: String? = nil) -> TokenRefusal.Code? {
@@ -29,13 +29,13 @@ import Testing
       ("grant_type=refresh_token&refresh_token=work", "Basic eDp5", "work"),
     ] as [(String, String?, String)])
   func handles(_ form: String, _ authorization: String?, _ handle: String) throws {
-    #expect(try outcome(form, authorization).get() == TokenRequest(handle: handle))
+    #expect(try outcome(form, authorization).get() == TokenForm(handle: handle))
   }
 
   @Test("Scopes and the resource are the client's")
   func wishes() throws {
     let request = try outcome("grant_type=client_credentials&client_id=w&scope=a+b&resource=https%3A%2F%2Fx").get()
-    #expect(request == TokenRequest(handle: "w", scopes: ["a", "b"], resource: "https://x"))
+    #expect(request == TokenForm(handle: "w", scopes: ["a", "b"], resource: "https://x"))
     #expect(try outcome("grant_type=client_credentials&client_id=w&scope=").get().scopes == nil)
     #expect(try outcome("grant_type=client_credentials&client_id=w&scope=+").get().scopes == nil)
   }
