@@ -15,7 +15,7 @@ extension CommitQueue {
   }
 
   /// Makes transactions without an answer void: a transaction that begins later finds another group before it.
-  private func fence(_ writer: Writer, _ session: Session, _ questions: [Query]) throws -> [Answer] {
+  private func fence(_ writer: Writer, _ session: DatabaseSession, _ questions: [Query]) throws -> [Answer] {
     let fence = Data(randomBytes(8))
     let answers = try session.run(
       [
@@ -47,7 +47,7 @@ extension CommitQueue {
   ///
   /// - Parameter isOwn: the lock excludes another process.
   /// - Returns: whether the database is another copy than the one of the latest group.
-  func enter(_ node: OwnNode, isOwn: Bool, _ session: Session, until deadline: Duration) throws -> Bool {
+  func enter(_ node: OwnNode, isOwn: Bool, _ session: DatabaseSession, until deadline: Duration) throws -> Bool {
     if try !isOwn && node.isReplaced(session, until: deadline) {
       throw StoreError.shared(.init(.sharedNode, target.location, "another process uses this machine's node id"))
     }

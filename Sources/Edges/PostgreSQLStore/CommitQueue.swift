@@ -30,7 +30,7 @@ final class CommitQueue: @unchecked Sendable {
   private let inbox = Mutex(Inbox())
   /// The leases that were granted and not given back.
   let held = Mutex<[AccountName: Lease]>([:])
-  private var session: Session?
+  private var session: DatabaseSession?
   private var lastFailure: (failure: StoreError, at: Duration)?
   /// A group was not written, and ``enter(_:isOwn:_:until:)`` has not succeeded since.
   var hasFailed = false
@@ -79,7 +79,7 @@ final class CommitQueue: @unchecked Sendable {
 
   /// Runs on the queue with a session.
   func use<Value: Sendable>(
-    _ body: @escaping @Sendable (Session, Duration) throws -> Value
+    _ body: @escaping @Sendable (DatabaseSession, Duration) throws -> Value
   ) async throws(StoreError) -> Value {
     let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
       queue.async {
@@ -110,12 +110,12 @@ final class CommitQueue: @unchecked Sendable {
 
   // MARK: On the queue
 
-  func connected() throws(StoreError) -> Session {
+  func connected() throws(StoreError) -> DatabaseSession {
     if let session, !session.isLost { return session }
     session = nil
     if let lastFailure, uptime() - lastFailure.at < Self.pause { throw lastFailure.failure }
     do {
-      let new = try Session(target, until: uptime() + Self.patience / 2, uptime: uptime)
+      let new = try DatabaseSession(target, until: uptime() + Self.patience / 2, uptime: uptime)
       try Self.refusePooler(new, at: target.location, until: uptime() + Self.patience / 2)
       session = new
       lastFailure = nil
@@ -128,7 +128,7 @@ final class CommitQueue: @unchecked Sendable {
   }
 
   /// Behind a pooler each transaction may be another server process: prepared statements and notifications are lost.
-  static func refusePooler(_ session: Session, at location: String, until deadline: Duration) throws {
+  static func refusePooler(_ session: DatabaseSession, at location: String, until deadline: Duration) throws {
     let process = try session.ask("SELECT pg_backend_pid()", until: deadline).value?.integer
     guard process == session.process else {
       throw StoreError.shared(.init(.pooler, location, "the server process is not the connected one"))
@@ -136,7 +136,7 @@ final class CommitQueue: @unchecked Sendable {
   }
 
   /// A connection that broke while it was idle is replaced once; nothing was sent on it that matters.
-  private func attempt<Value>(_ body: (Session, Duration) throws -> Value) throws(StoreError) -> Value {
+  private func attempt<Value>(_ body: (DatabaseSession, Duration) throws -> Value) throws(StoreError) -> Value {
     for isLast in [false, true] {
       let session = try connected()
       do {
@@ -227,7 +227,7 @@ final class CommitQueue: @unchecked Sendable {
 
   /// What is on disk of the intents of accounts that are leased.
   private func intents(
-    of jobs: [Job], _ writer: Writer, _ session: Session
+    of jobs: [Job], _ writer: Writer, _ session: DatabaseSession
   ) throws -> [AccountName: CommitGroup.Intent] {
     let wanted = jobs.compactMap { job in if case .lease(let intent, _, _) = job.work { intent } else { nil } }
     guard !wanted.isEmpty else { return [:] }

@@ -7,7 +7,7 @@ import Synchronization
 // Changes of other machines, and notifications of this one's, on the queue.
 extension Keeper {
   /// Reads the change log from the oldest transaction that was running at the last reading.
-  func catchUp(_ session: Session) throws {
+  func catchUp(_ session: DatabaseSession) throws {
     let answers = try run(
       session,
       [
@@ -45,7 +45,7 @@ extension Keeper {
   }
 
   /// A line for each row that machines share.
-  private func everything(_ session: Session) throws -> [String] {
+  private func everything(_ session: DatabaseSession) throws -> [String] {
     try run(
       session,
       [

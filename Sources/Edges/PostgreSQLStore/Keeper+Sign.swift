@@ -9,7 +9,7 @@ extension Keeper {
   private static let clockStep: Int64 = 500
 
   /// One round trip. The clock's offset is written with the next sign, or at once if it is new.
-  func beat(_ session: Session) throws {
+  func beat(_ session: DatabaseSession) throws {
     let begun = clock.uptime()
     let answers = try run(session, [sign(), SharedStoreState.facts, SharedStoreState.query])
     last.heartbeat = begun

@@ -33,9 +33,9 @@ final class Keeper: @unchecked Sendable {
   let waiting = Mutex<Set<Report>>([])
   let seen = Mutex(SharedStoreState())
   var node: OwnNode
-  var session: Session?
+  var session: DatabaseSession?
   /// With the node's lock, and nothing else yet.
-  private var claimed: Session?
+  private var claimed: DatabaseSession?
   private var source: (any DispatchSourceRead)?
   private var timer: (any DispatchSourceTimer)?
   private var lastAttempt: Duration?
@@ -158,7 +158,7 @@ final class Keeper: @unchecked Sendable {
 
   // MARK: The session, on the queue
 
-  func run(_ session: Session, _ queries: [Query]) throws -> [Answer] {
+  func run(_ session: DatabaseSession, _ queries: [Query]) throws -> [Answer] {
     do {
       return try session.run(queries, until: clock.uptime() + Self.patience)
     } catch {
@@ -175,12 +175,12 @@ final class Keeper: @unchecked Sendable {
     owned.withLock { $0 = false }
   }
 
-  private func opened() throws -> Session {
+  private func opened() throws -> DatabaseSession {
     if let lastAttempt, clock.uptime() - lastAttempt < CommitQueue.pause {
       throw SessionFailure.lost("the connection ended")
     }
     lastAttempt = clock.uptime()
-    let new = try Session(target, until: clock.uptime() + Self.patience, uptime: clock.uptime)
+    let new = try DatabaseSession(target, until: clock.uptime() + Self.patience, uptime: clock.uptime)
     try CommitQueue.refusePooler(new, at: target.location, until: clock.uptime() + Self.patience)
     return new
   }
@@ -203,10 +203,10 @@ final class Keeper: @unchecked Sendable {
     claimed = new
   }
 
-  func connected() throws -> Session {
+  func connected() throws -> DatabaseSession {
     if let session, !session.isLost { return session }
     disconnect()
-    let new: Session
+    let new: DatabaseSession
     if let claimed {
       new = claimed
       self.claimed = nil
@@ -230,14 +230,14 @@ final class Keeper: @unchecked Sendable {
   }
 
   /// Takes the node's lock, or tries again: an earlier session may have it until the server notices its end.
-  private func own(_ session: Session) throws {
+  private func own(_ session: DatabaseSession) throws {
     guard !hasNode else { return }
     let isLocked = try node.lock(session, until: clock.uptime() + Self.patience)
     owned.withLock { $0 = isLocked }
   }
 
   /// Whether a notification arrives.
-  private func probe(_ session: Session) throws -> Bool {
+  private func probe(_ session: DatabaseSession) throws -> Bool {
     let end = clock.uptime() + Self.probe
     _ = try run(session, [Query("SELECT pg_notify('\(Self.channel)', $1::text)", [.text("\(node.id)\nprobe")])])
     while clock.uptime() < end {

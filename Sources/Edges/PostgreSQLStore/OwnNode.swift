@@ -20,21 +20,21 @@ struct OwnNode: Sendable {
   static let heartbeat = Duration.seconds(5)
 
   /// Takes the node's lock for as long as the session lasts. False: another session has it.
-  func lock(_ session: Session, until deadline: Duration) throws -> Bool {
+  func lock(_ session: DatabaseSession, until deadline: Duration) throws -> Bool {
     let answer = try session.ask(
       "SELECT pg_try_advisory_lock(\(Int32(0x6772_6e74)), hashtext($1::text))", [.text(id)], until: deadline)
     return answer.value?.integer == 1
   }
 
   /// When another run of this node gave its latest sign, as a number that changes.
-  func sign(_ session: Session, until deadline: Duration) throws -> String? {
+  func sign(_ session: DatabaseSession, until deadline: Duration) throws -> String? {
     try session.ask(
       "SELECT seen_at::text || run FROM grantd.node WHERE id = $1::text", [.text(id)], until: deadline
     ).value?.text
   }
 
   /// Whether another run, which gave a sign just now, is registered.
-  func isReplaced(_ session: Session, until deadline: Duration) throws -> Bool {
+  func isReplaced(_ session: DatabaseSession, until deadline: Duration) throws -> Bool {
     let answer = try session.ask(
       """
       SELECT 1::int8 FROM grantd.node WHERE id = $1::text AND run <> $2::text AND ended_at IS NULL
@@ -56,7 +56,7 @@ struct OwnNode: Sendable {
   ///
   /// - Parameter group: the first value of the node's ``CommitGroup/id``.
   /// - Returns: the accounts whose leases ended with the run before.
-  func register(_ session: Session, group: Data, until deadline: Duration) throws -> [String] {
+  func register(_ session: DatabaseSession, group: Data, until deadline: Duration) throws -> [String] {
     let values: [ColumnValue] = [.text(id), .text(run)]
     let answers = try session.run(
       [
@@ -86,7 +86,7 @@ struct OwnNode: Sendable {
   }
 
   /// Gives back this run's leases except those with the fences, and returns their accounts.
-  func release(_ session: Session, except fences: [String], until deadline: Duration) throws -> [String] {
+  func release(_ session: DatabaseSession, except fences: [String], until deadline: Duration) throws -> [String] {
     let query = Query(
       """
       UPDATE grantd.refresh SET node = NULL, run = NULL, until = NULL WHERE node = $1::text AND run = $2::text
@@ -96,7 +96,7 @@ struct OwnNode: Sendable {
   }
 
   /// The goodbye: other machines need not wait for the leases of this run.
-  func end(_ session: Session, until deadline: Duration) throws {
+  func end(_ session: DatabaseSession, until deadline: Duration) throws {
     let values: [ColumnValue] = [.text(id), .text(run)]
     _ = try session.run(
       [

@@ -14,7 +14,7 @@ enum Schema {
   private static let migrations = [v1, v2, v3]
 
   /// Creates or completes the schema, in one transaction.
-  static func migrate(_ session: Session, at location: String, until deadline: Duration) throws {
+  static func migrate(_ session: DatabaseSession, at location: String, until deadline: Duration) throws {
     _ = try session.run(
       [
         Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
@@ -39,7 +39,7 @@ enum Schema {
   }
 
   /// The version of the schema; 0: it is empty.
-  private static func found(_ session: Session, at location: String, until deadline: Duration) throws -> Int {
+  private static func found(_ session: DatabaseSession, at location: String, until deadline: Duration) throws -> Int {
     let encoding = try session.ask("SELECT current_setting('server_encoding')", until: deadline).value?.text
     guard encoding == "UTF8" else {
       throw StoreError.shared(.init(.schema, location, "its encoding is \(encoding ?? "unknown"), not UTF8"))
@@ -68,7 +68,9 @@ enum Schema {
   }
 
   /// Records the key at the first start, and compares it later.
-  static func checkKey(_ session: Session, _ key: SealingKey, at location: String, until deadline: Duration) throws {
+  static func checkKey(_ session: DatabaseSession, _ key: SealingKey, at location: String, until deadline: Duration)
+    throws
+  {
     _ = try session.ask(
       "INSERT INTO grantd.meta (name, value) VALUES ($1::text, $2::bytea) ON CONFLICT (name) DO NOTHING",
       [.text(Keyring.noteName), .blob(try Keyring.note(under: key.sealer))], until: deadline)

@@ -5,7 +5,7 @@ import SQLite
 
 /// A connection to PostgreSQL in pipeline mode. It is used on one queue. Each call has a deadline; after a failure of the
 /// connection the session is of no further use.
-final class Session {
+final class DatabaseSession {
   /// A text of the server in an error is cut after this many characters.
   private static let longestMessage = 300
 
