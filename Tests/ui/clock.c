@@ -1,4 +1,5 @@
-/* Preloaded into a program: its wall clock is the machine's and the seconds in the file $CLOCK_SHIFT. */
+/* Preloaded into a program: its wall clock is the machine's and the first seconds in the file $CLOCK_SHIFT, and the time
+   since the machine started is the kernel's and the second ones. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,13 +13,14 @@ static volatile const long long *shift;
 __attribute__((constructor)) static void begin(void) {
   const char *path = getenv("CLOCK_SHIFT");
   int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  void *place = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
+  void *place = file < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
   shift = place == MAP_FAILED ? NULL : place;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
   int failed = (int)syscall(SYS_clock_gettime, clock, now);
-  if (!failed && shift && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += *shift;
+  if (!failed && shift && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += shift[0];
+  if (!failed && shift && clock == CLOCK_BOOTTIME) now->tv_sec += shift[1];
   return failed;
 }
 

@@ -47,7 +47,7 @@ def hanging(stage):
 
 
 class Clock:
-    """The wall clock of a world's broker."""
+    """The clocks of a world's broker."""
 
     def __init__(self, world):
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -55,19 +55,26 @@ class Clock:
             raise Skip("there is no C compiler")
         self.file, library = world.folder / "shift", world.folder / "clock.so"
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "clock.c"], check=True)
-        self.file.write_bytes(struct.pack("q", 0))
+        self.file.write_bytes(struct.pack("qq", 0, 0))
         world.broker.more = {"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(self.file)}
         self.world, self.jumps = world, 0
 
-    def jump(self, seconds):
-        """Returns when the broker knows."""
+    def add(self, wall, uptime):
         with self.file.open("r+b") as file:
-            (before,) = struct.unpack("q", file.read())
+            before = struct.unpack("qq", file.read())
             file.seek(0)
-            file.write(struct.pack("q", before + seconds))
+            file.write(struct.pack("qq", before[0] + wall, before[1] + uptime))
+
+    def jump(self, seconds):
+        """The wall clock is set. Returns when the broker knows."""
+        self.add(seconds, 0)
         self.jumps += 1
         wait_until(lambda: len(self.world.broker.lines("this machine's clock was set")) == self.jumps, CLOCK_SECONDS,
                    "the broker sees its clock", 0.2)
+
+    def pass_by(self, seconds):
+        """Time passes, as while the machine is suspended."""
+        self.add(seconds, seconds)
 
 
 def clock(stage):

@@ -4,18 +4,31 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import urllib.parse
 
 from attacks import OTHER_USER, system
+from conditions import Clock
+from grantd_testing import wait_until
 from grantd_testing.places import ROOT
-from views import clean, press, shown
+from views import WAIT_SECONDS, clean, press, shown
 from world import ANSWER_SECONDS, Skip
 
 OLD = "[user]\n\tname = Ada\n"
 GIT = "/use?account=work&tool=git&server=git.example.com"
 DOCKER = "/use?account=work&tool=docker&server=registry.example.com"
 SECRET = "s3cret-of-the-client"
+# Longer than the page waits for a program.
+PATIENCE_SECONDS = 60
+# Beside grantd instead of grantctl, which it runs, except to write files while a file says that it hangs.
+HANGING = """#!/bin/sh
+case " $* " in *" --write "*) if [ -e {folder}/hangs ]; then
+  echo $$ > {folder}/begun
+  while :; do echo; sleep 0.1; done
+fi ;; esac
+exec {grantctl} "$@"
+"""
 
 
 def configuration(page):
@@ -82,6 +95,47 @@ def refused(stage):
         text = shown(page, "cannot be written")
     assert "grantctl configure docker work registry.example.com --write" in text, text
     assert files(world) == {".docker/config.json": old}
+    clean(page)
+
+
+def beside_grantd(world):
+    """Another program as the broker's own `grantctl`."""
+    folder, products = world.folder / "products", world.products
+    folder.mkdir()
+    try:
+        os.link(products / "grantd", folder / "grantd")
+    except OSError:
+        shutil.copy2(products / "grantd", folder / "grantd")
+    program = folder / "grantctl"
+    program.write_text(HANGING.format(folder=folder, grantctl=products / "grantctl"))
+    program.chmod(0o755)
+    world.broker.products = folder
+    return program
+
+
+def hangs(stage):
+    """A program that does not end is stopped: the page says that files may have changed, and shows them; and one that does
+    not start has changed none."""
+    parts = []
+    world = stage.world(accounts=["work"], before=lambda world: parts.extend([Clock(world), beside_grantd(world)]))
+    (clock, program), page = parts, world.open(GIT)
+    begun = program.parent / "begun"
+    (program.parent / "hangs").touch()
+    page.evaluate("void setTimeout(() => [...document.querySelectorAll('button')].find("
+                  "e => e.textContent === 'Write').click(), 50)")
+    wait_until(lambda: page.browser.settle(0.1) or begun.exists() and begun.read_text(), WAIT_SECONDS, "the program hangs")
+    clock.pass_by(PATIENCE_SECONDS)
+    text = shown(page, "did not end within")
+    assert "files may have changed" in text and "grantctl configure git work git.example.com --diff" in text, text
+    assert not os.path.exists(f"/proc/{int(begun.read_text())}"), "the program still runs"
+    (program.parent / "hangs").unlink()
+    press(page, "Look at the files")
+    assert "git.example.com" in page.evaluate("document.querySelector('pre.diff').textContent")
+    program.chmod(0o644)
+    press(page, "Write")
+    text = shown(page, "could not be started")
+    assert "nothing was changed" in text and "did not end" not in text, text
+    assert files(world) == {}
     clean(page)
 
 
@@ -190,6 +244,6 @@ def template(stage):
 
 
 CASES = {
-    "write": write, "write-changed": changed, "write-refused": refused, "write-conflict": conflict, "write-forged": forged,
-    "write-system": of_system, "write-sandbox": in_sandbox, "template": template,
+    "write": write, "write-changed": changed, "write-refused": refused, "write-hangs": hangs, "write-conflict": conflict,
+    "write-forged": forged, "write-system": of_system, "write-sandbox": in_sandbox, "template": template,
 }

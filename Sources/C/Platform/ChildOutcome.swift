@@ -11,35 +11,43 @@ public struct ChildOutcome: Sendable, Equatable {
   /// Bytes of the thread's stack.
   private static let stackSize = 256 << 10
 
+  public enum Failure: Error {
+    case notStarted
+    /// It was ended after the time.
+    case unfinished
+  }
+
   /// The exit status, or the number of the signal.
   public var status: Int32
   public var out: String
   public var err: String
 
-  /// Starts a program with its own descriptors; nil: it could not be started, or was ended after the time.
+  /// Starts a program with its own descriptors.
   public static func of(
     _ program: ChildProgram, within limit: Duration, input: [UInt8]? = nil,
     uptime: @escaping @Sendable () -> Duration
-  ) async -> ChildOutcome? {
+  ) async -> Result<ChildOutcome, Failure> {
     await withCheckedContinuation { waiter in
       let code = OwnThread.start("child", stack: stackSize) {
         waiter.resume(returning: outcome(program, limit, input, uptime))
       }
-      if code != 0 { waiter.resume(returning: nil) }
+      if code != 0 { waiter.resume(returning: .failure(.notStarted)) }
     }
   }
 
   private static func outcome(
     _ program: ChildProgram, _ limit: Duration, _ input: [UInt8]?, _ uptime: () -> Duration
-  ) -> ChildOutcome? {
+  ) -> Result<ChildOutcome, Failure> {
     var given = ChildPipe()
     var out = ChildPipe(keeping: longestOutput)
     var err = ChildPipe(keeping: longestOutput)
-    guard given.open(keeping: .writing), out.open(keeping: .reading), err.open(keeping: .reading) else { return nil }
+    guard given.open(keeping: .writing), out.open(keeping: .reading), err.open(keeping: .reading) else {
+      return .failure(.notStarted)
+    }
     var program = program
     program.descriptors = [input.map { _ in given.reading }, out.writing, err.writing]
     var pid = pid_t()
-    guard program.start(&pid) == 0 else { return nil }
+    guard program.start(&pid) == 0 else { return .failure(.notStarted) }
     out.closeWriting()
     err.closeWriting()
     // Unread input is not a failure: the exit status reports one.
@@ -53,7 +61,7 @@ public struct ChildOutcome: Sendable, Equatable {
       guard left > .zero else {
         if !hasEnded { kill(-pid, SIGKILL) }
         _ = ChildProgram.reap(pid)
-        return nil
+        return .failure(.unfinished)
       }
       var entries = [
         pollfd(fd: hasEnded ? -1 : pidfd, events: Int16(POLLIN), revents: 0),
@@ -69,8 +77,9 @@ public struct ChildOutcome: Sendable, Equatable {
     }
     let status = ChildProgram.reap(pid) ?? 0
     // As waitpid(2) has it: the signal in the lower 7 bits, else the exit status in the next 8.
-    return ChildOutcome(
-      status: status & 0x7f == 0 ? (status >> 8) & 0xff : status & 0x7f,
-      out: String(decoding: out.kept, as: UTF8.self), err: String(decoding: err.kept, as: UTF8.self))
+    return .success(
+      ChildOutcome(
+        status: status & 0x7f == 0 ? (status >> 8) & 0xff : status & 0x7f,
+        out: String(decoding: out.kept, as: UTF8.self), err: String(decoding: err.kept, as: UTF8.self)))
   }
 }

@@ -21,8 +21,9 @@ public enum CommandOutcome: Sendable, Equatable {
   case ended(status: Int32, out: String, err: String)
   /// Too many commands wait.
   case busy
-  /// It could not be started, or did not end in time.
-  case failed
+  case notStarted
+  /// It was stopped after this time.
+  case unfinished(Duration)
 }
 
 extension CommandOutcome {
@@ -32,11 +33,18 @@ extension CommandOutcome {
   }
 
   /// Why it failed, and the next step.
-  func problem(_ command: String) -> (what: String, step: String) {
+  ///
+  /// - Parameters:
+  ///   - command: the same for a terminal.
+  ///   - look: how to see which files it has changed; nil: it changes none.
+  func problem(_ command: String, look: String? = nil) -> (what: String, step: String) {
     let byHand = "Run `\(command)` in a terminal."
     switch self {
     case .busy: return ("other commands of this page are still running", "Try again in some seconds.")
-    case .failed: return ("grantctl could not be started, or did not end in time", byHand)
+    case .notStarted: return ("grantctl could not be started, and nothing was changed", byHand)
+    case .unfinished(let limit):
+      let what = "grantctl did not end within \(limit.components.seconds) seconds and was stopped"
+      return look.map { ("\(what); files may have changed", $0) } ?? ("\(what); nothing was changed", byHand)
     case .ended(_, _, let err):
       let lines = err.split(separator: "\n").map(String.init)
       let first = lines.first ?? "grantctl failed without a message"

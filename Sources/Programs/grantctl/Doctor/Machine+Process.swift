@@ -21,7 +21,7 @@ extension Machine {
     let ended = await ChildOutcome.of(
       ChildProgram(command, environment: Environment.list(environment)), within: limit, input: input,
       uptime: { ContinuousClock.now - start })
-    return ended.map { Ended(status: $0.status, out: $0.out, err: $0.err) }
+    return (try? ended.get()).map { Ended(status: $0.status, out: $0.out, err: $0.err) }
   }
 
   private static func look(_ path: String) -> Look {

@@ -64,7 +64,11 @@ actor OwnGrantctl: OwnCommands {
       let outcome = await ChildOutcome.of(
         ChildProgram(line, environment: environment, folder: "/"), within: Self.patience,
         input: input.map { Array("\($0.exposed)\n".utf8) } ?? [], uptime: { Live.uptime() })
-      return outcome.map { .ended(status: $0.status, out: $0.out, err: $0.err) } ?? .failed
+      return switch outcome {
+      case .success(let ended): .ended(status: ended.status, out: ended.out, err: ended.err)
+      case .failure(.notStarted): .notStarted
+      case .failure(.unfinished): .unfinished(Self.patience)
+      }
     }
     latest = task
     return await task.value

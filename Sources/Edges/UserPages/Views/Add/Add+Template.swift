@@ -86,7 +86,8 @@ extension Ask {
     for variable in template.variables { words.append("--set=\(variable.name)=\(form["set-\(variable.name)"] ?? "")") }
     let outcome = await commands.run(words + ["--", template.name], input: secret)
     guard outcome.output != nil else {
-      let problem = outcome.problem("grantctl setup \(template.name)")
+      let problem = outcome.problem(
+        "grantctl setup \(template.name)", look: "Look under Add an account: is \(name) there? Then sign in there.")
       return notAdded(template, problem.what, problem.step, .conflict)
     }
     return .seeOther("/add?provider=\(HTML.percentEncoded(name))")

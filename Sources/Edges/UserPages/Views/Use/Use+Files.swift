@@ -55,8 +55,8 @@ extension Ask {
     return lines.isEmpty ? nil : lines.joined(separator: "\n")
   }
 
-  private func problem(_ outcome: CommandOutcome, _ command: String) -> HTML {
-    let problem = outcome.problem(command)
+  private func problem(_ outcome: CommandOutcome, _ command: String, look: String? = nil) -> HTML {
+    let problem = outcome.problem(command, look: look)
     return Parts.message("bad", problem.what, problem.step)
   }
 
@@ -93,13 +93,26 @@ extension Ask {
       return changed(selection, message + (await changes(selection, commands)), status: .conflict)
     }
     let outcome = await commands.run(selection.words(["--\(change.rawValue)"]), input: nil)
-    guard outcome.output != nil else { return changed(selection, problem(outcome, command), status: .conflict) }
+    guard outcome.output != nil else {
+      let look = "Compare the files with `\(([selection.command, "--diff"] + change.words).joined(separator: " "))`."
+      return changed(selection, problem(outcome, command, look: look), again: true, status: .conflict)
+    }
     return changed(selection, Parts.message("good", change.done, nil) + (await changes(selection, commands)))
   }
 
-  private func changed(_ selection: Selection, _ main: HTML, status: HTTPResponseStatus = .ok) -> HTTPReply {
+  /// - Parameter again: whether to offer another look at the files.
+  private func changed(
+    _ selection: Selection, _ main: HTML, again: Bool = false, status: HTTPResponseStatus = .ok
+  ) -> HTTPReply {
+    let tool = "\(query: selection.account)&amp;tool=\(query: selection.tool.name)" as HTML
+    let look: HTML =
+      again
+      ? """
+      <a class="button" href="/use?account=\(tool)&amp;server=\(query: form["server"] ?? "")\
+      &amp;role=\(query: form["role"] ?? "")">Look at the files</a>
+      """ : ""
     let back: HTML = """
-      <p class="controls"><a class="button" href="/use?account=\(query: selection.account)">Another tool</a></p>
+      <p class="controls">\(look)<a class="button" href="/use?account=\(query: selection.account)">Another tool</a></p>
       """
     return page(
       View(
