@@ -90,7 +90,7 @@ import Testing
       let address =
         tool.need == .host || tool.need == .mailServer ? "h.example.com:8443" : "https://h.example.com:8443/simple/"
       let target = ToolTarget(
-        account: "a b", place: Place(address), address: address, user: "ada@example.com", role: "r")
+        account: "a b", place: ServerLocation(address), address: address, user: "ada@example.com", role: "r")
       for case .text(let edit) in tool.make(target).edits where edit.file == "$CONFIG/grantd/helper.toml" {
         let entries = try MappingFile.parse(edit.block.whole)
         #expect(entries.map(\.account) == ["a b"] && entries[0].port == 8443, "\(tool.name)")
@@ -100,7 +100,7 @@ import Testing
 
   @Test("each tool has its own name, and its command reaches the same broker") func tools() {
     #expect(Set(Tool.names).count == Tool.names.count)
-    let target = ToolTarget(account: "work", place: Place("h"), address: "h", options: " --system")
+    let target = ToolTarget(account: "work", place: ServerLocation("h"), address: "h", options: " --system")
     guard case .text(let edit) = Tool.git.make(target).edits[0] else { return }
     #expect(edit.block.text.contains("helper = \"!grantctl helper git --system --account work\""))
   }

@@ -27,7 +27,7 @@ import Testing
       Issue.record("store is answered without a look at the mapping")
       return
     }
-    #expect(asked == TokenRequest(place: Place("h:5000"), username: "ada") && reply == Reply())
+    #expect(asked == HelperTokenRequest(place: ServerLocation("h:5000"), username: "ada") && reply == Reply())
     #expect(problem.line.contains("no account is for h:5000"))
     for input in ["", "h:5000", "{}", "{\"ServerURL\":\"a b\"}", "[]"] {
       #expect(throws: Malformed.self) { try request(Docker.self, ["store"], input) }

@@ -44,7 +44,7 @@ import Testing
   }
 
   @Test("erase reports the secret") func erase() throws {
-    let wanted = TokenRequest(place: Place("https://h"), username: "oauth2")
+    let wanted = HelperTokenRequest(place: ServerLocation("https://h"), username: "oauth2")
     let input = "protocol=https\nhost=h\nusername=oauth2\npassword=T\n\n"
     #expect(try request(Git.self, ["erase"], input) == .rejected(wanted, secret: "T"))
     let bearer = "protocol=https\nhost=h\nusername=oauth2\nauthtype=Bearer\ncredential=T\n\n"

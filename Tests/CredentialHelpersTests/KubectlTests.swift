@@ -17,8 +17,9 @@ import Testing
     let named = "{\"cluster\":{\"server\":\"https://k\",\"config\":{\"account\":\"ops\"}}}"
     #expect(
       try request(Kubectl.self, [], "", environment: Self.info(Self.v1, named)) == token("https://k", account: "ops"))
-    #expect(try request(Kubectl.self, [], "") == .token(TokenRequest(place: nil)))
-    #expect(try request(Kubectl.self, [], "", environment: Self.info(Self.v1)) == .token(TokenRequest(place: nil)))
+    #expect(try request(Kubectl.self, [], "") == .token(HelperTokenRequest(place: nil)))
+    #expect(
+      try request(Kubectl.self, [], "", environment: Self.info(Self.v1)) == .token(HelperTokenRequest(place: nil)))
   }
 
   @Test("the answer is of the version that was asked for", arguments: ["v1", "v1beta1"])

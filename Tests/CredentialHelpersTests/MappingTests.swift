@@ -68,7 +68,7 @@ import Testing
       ("https://git.example.com.evil.org", "nobody"), ("https://git.example.com@evil.org", "nobody"),
     ])
   func theMostSpecificEntryIsTaken(address: String, chosen: String) throws {
-    let request = TokenRequest(place: Place(address))
+    let request = HelperTokenRequest(place: ServerLocation(address))
     #expect(Self.described(try Self.mapping().choose(request, for: "git")) == chosen)
   }
 
@@ -76,21 +76,24 @@ import Testing
     let text = "[[host]]\nname = \"h\"\naccount = \"a\"\npath = \"/\u{E9}\"\n"
     let mapping = Mapping(files: [try MappingFile.parse(text)])
     for (path, chosen) in [("/\u{E9}/x", "a"), ("/e\u{301}/x", "nobody"), ("/\u{E9}/..\\x", "nobody")] {
-      let place = Place(scheme: "https", host: try #require(HostName("h")), path: path)
-      #expect(Self.described(mapping.choose(TokenRequest(place: place), for: "git")) == chosen, "\(path)")
+      let place = ServerLocation(scheme: "https", host: try #require(HostName("h")), path: path)
+      #expect(Self.described(mapping.choose(HelperTokenRequest(place: place), for: "git")) == chosen, "\(path)")
     }
   }
 
   @Test("an entry for other helpers is not taken") func helpers() throws {
-    let request = TokenRequest(place: Place("registry.example.com:5000"))
+    let request = HelperTokenRequest(place: ServerLocation("registry.example.com:5000"))
     #expect(Self.described(try Self.mapping().choose(request, for: "docker")) == "nobody")
   }
 
   @Test("the first file that has the host wins") func firstFile() throws {
     let own = try MappingFile.parse("[[host]]\nname = \"*.example.com\"\naccount = \"own\"")
     let mapping = Mapping(files: [own] + (try Self.mapping()).files)
-    #expect(Self.described(mapping.choose(.init(place: Place("https://git.example.com")), for: "git")) == "own")
-    #expect(Self.described(mapping.choose(.init(place: Place("https://plain.example.net:80")), for: "git")) == "plain")
+    #expect(
+      Self.described(mapping.choose(.init(place: ServerLocation("https://git.example.com")), for: "git")) == "own")
+    #expect(
+      Self.described(mapping.choose(.init(place: ServerLocation("https://plain.example.net:80")), for: "git"))
+        == "plain")
   }
 
   @Test("all keys are read") func allKeys() throws {

@@ -43,7 +43,7 @@ import Testing
   func addressesAreTakenApart(
     text: String, scheme: String?, host: String, port: Int?, path: String, username: String?
   ) throws {
-    let place = try #require(Place(text))
+    let place = try #require(ServerLocation(text))
     #expect(place.scheme == scheme)
     #expect(place.host.description == host)
     #expect(place.port == port)
@@ -65,7 +65,7 @@ import Testing
       ("https://good.example:\u{301}443/", nil), ("https://[\u{301}::1]/", nil), ("https://[::1]\u{301}:443/", nil),
     ] as [(String, String?)])
   func combining(text: String, host: String?) {
-    #expect(Place(text)?.host.description == host)
+    #expect(ServerLocation(text)?.host.description == host)
   }
 
   @Test(
@@ -75,6 +75,6 @@ import Testing
       "https://h\\@evil.com/", "https://h\n/", "://h/", "https://:80/", "https://@/",
     ])
   func whatNamesNoServer(text: String) {
-    #expect(Place(text) == nil)
+    #expect(ServerLocation(text) == nil)
   }
 }

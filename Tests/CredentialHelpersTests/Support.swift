@@ -22,5 +22,5 @@ extension Reply {
 }
 
 func token(_ place: String, username: String? = nil, account: String? = nil) -> Request {
-  .token(TokenRequest(place: Place(place), username: username, account: account))
+  .token(HelperTokenRequest(place: ServerLocation(place), username: username, account: account))
 }

@@ -87,17 +87,17 @@ public enum InputShape: Sendable, Equatable {
 public enum Request: Sendable, Equatable {
   /// No token is needed for this.
   case answered(Reply)
-  case token(TokenRequest)
+  case token(HelperTokenRequest)
   /// No token is needed: the answer where the place is an account's, and the problem where it is not.
-  case ours(TokenRequest, Reply, otherwise: Problem)
+  case ours(HelperTokenRequest, Reply, otherwise: Problem)
   /// The server refused this secret. It counts where it is the token that the account has now.
-  case rejected(TokenRequest, secret: String)
+  case rejected(HelperTokenRequest, secret: String)
 }
 
 /// Which token a program asks for.
-public struct TokenRequest: Sendable, Equatable {
+public struct HelperTokenRequest: Sendable, Equatable {
   /// The server that the token is for. Nil: the account is named.
-  public var place: Place?
+  public var place: ServerLocation?
   /// The user name that the program requests, or that was in a URL.
   public var username: String?
   /// The account that the program's configuration names; without one the mapping does.
@@ -105,7 +105,7 @@ public struct TokenRequest: Sendable, Equatable {
   /// The place has no scheme, and the program has http in mind as well as https.
   public var mayBeHTTP: Bool
 
-  public init(place: Place?, username: String? = nil, account: String? = nil, mayBeHTTP: Bool = false) {
+  public init(place: ServerLocation?, username: String? = nil, account: String? = nil, mayBeHTTP: Bool = false) {
     self.place = place
     self.username = username
     self.account = account

@@ -76,10 +76,10 @@ import Testing
     "grantctl's options end at another program's first word, unless the user writes the whole line",
     arguments: [
       (
-        Keyring.self, ["--account=a", "--user", "get", "--account=b", "--system"], "a",
+        PythonKeyring.self, ["--account=a", "--user", "get", "--account=b", "--system"], "a",
         ["get", "--account=b", "--system"]
       ),
-      (Keyring.self, ["--", "--account=b"], nil, ["--", "--account=b"]),
+      (PythonKeyring.self, ["--", "--account=b"], nil, ["--", "--account=b"]),
       (AWS.self, ["--role", "r", "--account", "a"], "a", ["--role", "r"]),
     ] as [(any CredentialProtocol.Type, [String], String?, [String])])
   func ownOptions(chosen: any CredentialProtocol.Type, arguments: [String], account: String?, rest: [String]) {

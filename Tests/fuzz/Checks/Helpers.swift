@@ -20,11 +20,12 @@ extension Target {
       try expect(HostName(host.description) == host, "\(host) has another form")
       try expect(host.description.utf8.allSatisfy { $0 < 0x80 && !(0x41...0x5A).contains($0) }, "\(host) is not plain")
     }
-    let place = Place(address)
+    let place = ServerLocation(address)
     if let place {
-      try expect(Place(place.name)?.host == place.host, "\(place.name) names another host")
+      try expect(ServerLocation(place.name)?.host == place.host, "\(place.name) names another host")
       try expect(
-        Place(untilPath(address))?.host == place.host, "the host \(place.host) is behind the end of the authority")
+        ServerLocation(untilPath(address))?.host == place.host,
+        "the host \(place.host) is behind the end of the authority")
       _ = (place.isReadable, place.effectivePort)
     }
     var entries: [Mapping.Entry]
@@ -36,7 +37,7 @@ extension Target {
     }
     for entry in entries { try expect(!entry.account.isEmpty, "an entry has no account") }
     entries += entries
-    let choice = Mapping(files: [entries, entries]).choose(TokenRequest(place: place), for: "git")
+    let choice = Mapping(files: [entries, entries]).choose(HelperTokenRequest(place: place), for: "git")
     if case .entry(let entry) = choice, let place {
       let isHis =
         entry.isWildcard ? place.host.description.hasSuffix("." + entry.host.description) : place.host == entry.host

@@ -52,7 +52,7 @@ public struct TextEdit: Sendable, Equatable {
 public struct ToolTarget: Sendable, Equatable {
   public var account: String
   /// The server, or the address that the program is to use.
-  public var place: Place?
+  public var place: ServerLocation?
   /// As it was given.
   public var address: String
   public var user: String
@@ -65,7 +65,7 @@ public struct ToolTarget: Sendable, Equatable {
   public var bridge: [String]?
 
   public init(
-    account: String, place: Place? = nil, address: String = "", user: String = "", role: String? = nil,
+    account: String, place: ServerLocation? = nil, address: String = "", user: String = "", role: String? = nil,
     isIDToken: Bool = false, options: String = ""
   ) {
     self.isIDToken = isIDToken

@@ -219,7 +219,7 @@ extension ToolTarget {
   /// pip and uv ask for a host's credential where the address has a user.
   var addressWithUser: String {
     guard let end = address.firstRange(of: "://"), place?.username == nil else { return address }
-    let user = user.isEmpty ? UserNames.name(for: place) : user
+    let user = user.isEmpty ? BasicUsername.name(for: place) : user
     return address[..<end.upperBound] + user + "@" + address[end.upperBound...]
   }
 }

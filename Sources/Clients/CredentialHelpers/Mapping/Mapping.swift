@@ -43,7 +43,7 @@ public struct Mapping: Sendable, Equatable {
 
   /// The most specific entry of the first file that has one: a host before a wildcard, a longer path before a shorter, a
   /// list of helpers before none, the account that is named as the user name before others.
-  public func choose(_ request: TokenRequest, for helper: String) -> Choice {
+  public func choose(_ request: HelperTokenRequest, for helper: String) -> Choice {
     guard let place = request.place else { return .nobody }
     for entries in files {
       let matching = entries.filter { $0.matches(place, helper) }
@@ -67,7 +67,7 @@ public struct Mapping: Sendable, Equatable {
   }
 
   /// The lines to write for a host.
-  public static func lines(for place: Place, account: String) -> String {
+  public static func lines(for place: ServerLocation, account: String) -> String {
     "[[host]] name = \"\(place.name)\" account = \"\(account)\""
   }
 }
@@ -80,7 +80,7 @@ extension Mapping.Entry {
 
   fileprivate static func isLess(_ one: [Int], _ other: [Int]) -> Bool { one.lexicographicallyPrecedes(other) }
 
-  func matches(_ place: Place, _ helper: String) -> Bool {
+  func matches(_ place: ServerLocation, _ helper: String) -> Bool {
     guard helpers.isEmpty || helpers.contains(helper) else { return false }
     guard isWildcard ? place.host.isBelow(host) : place.host == host else { return false }
     if let port {

@@ -59,7 +59,7 @@ public enum MappingFile {
       throw fault("account is missing: its name, as `grantctl list` has it")
     }
     let isWildcard = name.hasPrefix("*.")
-    guard let (host, port) = Place.hostAndPort(isWildcard ? name.dropFirst(2) : name[...]) else {
+    guard let (host, port) = ServerLocation.hostAndPort(isWildcard ? name.dropFirst(2) : name[...]) else {
       throw fault("name is a host, host:port or *.domain, without a scheme and a path")
     }
     var entry = Mapping.Entry(host: host, account: account)

@@ -49,8 +49,10 @@ public struct AWS: Exchanging {
     endpoint =
       options["--endpoint"] ?? variable("AWS_ENDPOINT_URL_STS")
       ?? "https://sts.\(region.map { $0 + "." } ?? "")\(domain)"
-    guard let place = Place(endpoint), place.scheme != nil else { throw Malformed("the STS endpoint is not a URL") }
-    request = .token(TokenRequest(place: place, account: invocation.account))
+    guard let place = ServerLocation(endpoint), place.scheme != nil else {
+      throw Malformed("the STS endpoint is not a URL")
+    }
+    request = .token(HelperTokenRequest(place: place, account: invocation.account))
   }
 
   private static let names = ["--role", "--session", "--duration", "--region", "--endpoint"]

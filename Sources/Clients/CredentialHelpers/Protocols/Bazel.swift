@@ -10,10 +10,11 @@ public struct Bazel: CredentialProtocol {
 
   public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
     guard invocation.arguments.first == "get" else { throw Malformed("the command of a credential helper is get") }
-    guard let asked = try? JSON.parse(input), let address = asked["uri"]?.string, let place = Place(address) else {
+    guard let asked = try? JSON.parse(input), let address = asked["uri"]?.string, let place = ServerLocation(address)
+    else {
       throw Malformed("the input is no JSON with a uri")
     }
-    request = .token(TokenRequest(place: place, account: invocation.account))
+    request = .token(HelperTokenRequest(place: place, account: invocation.account))
   }
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {

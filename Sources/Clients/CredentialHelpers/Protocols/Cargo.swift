@@ -26,11 +26,11 @@ public struct Cargo: CredentialProtocol {
       request = .answered(Self.error(["kind": "operation-not-supported"]))
       return
     }
-    guard let address = asked["registry"]?["index-url"]?.string, let place = Place(address) else {
+    guard let address = asked["registry"]?["index-url"]?.string, let place = ServerLocation(address) else {
       throw Malformed("cargo's registry has no address")
     }
     let arguments = (asked["args"]?.array ?? []).compactMap(\.string)
-    request = .token(TokenRequest(place: place, account: invocation.account ?? Self.account(arguments)))
+    request = .token(HelperTokenRequest(place: place, account: invocation.account ?? Self.account(arguments)))
   }
 
   private static func account(_ arguments: [String]) -> String? {

@@ -10,7 +10,7 @@ public struct Docker: CredentialProtocol {
 
   public let request: Request
   private let server: String
-  private let place: Place?
+  private let place: ServerLocation?
 
   public static func input(_ invocation: Invocation) -> InputShape {
     ["get", "store", "erase"].contains(invocation.arguments.first) ? .everything : .none
@@ -22,18 +22,18 @@ public struct Docker: CredentialProtocol {
     let stored = verb == "store" ? try? JSON.parse(input) : nil
     server =
       stored?["ServerURL"]?.string ?? String((text ?? "").drop(while: \.isWhitespace).prefix { !$0.isWhitespace })
-    place = Place(server)
+    place = ServerLocation(server)
     switch verb {
     case "get":
       guard let text, text.split(whereSeparator: \.isWhitespace).count == 1, let place else {
         throw Malformed("the registry is not a host name")
       }
-      request = .token(TokenRequest(place: place, account: invocation.account))
+      request = .token(HelperTokenRequest(place: place, account: invocation.account))
     case "store":
       guard stored != nil, let place else { throw Malformed("the input of store is no JSON with a registry") }
       // `docker login` and `podman login` store credentials from here too.
       request = .ours(
-        TokenRequest(place: place, username: stored?["Username"]?.string, account: invocation.account), Reply(),
+        HelperTokenRequest(place: place, username: stored?["Username"]?.string, account: invocation.account), Reply(),
         otherwise: Problem(
           "grantd keeps no passwords, and no account is for \(place.name): name another helper for it in credHelpers"))
     case "erase": request = .answered(Reply())
@@ -45,7 +45,7 @@ public struct Docker: CredentialProtocol {
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
     let answer: JSON = [
-      "ServerURL": .string(server), "Username": .string(token.username ?? UserNames.name(for: place)),
+      "ServerURL": .string(server), "Username": .string(token.username ?? BasicUsername.name(for: place)),
       "Secret": .string(token.text),
     ]
     return Reply(out: answer.serialized() + [0x0A])

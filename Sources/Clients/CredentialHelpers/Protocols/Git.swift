@@ -7,7 +7,7 @@ public struct Git: CredentialProtocol {
   private static let longestLine = 65_535
 
   public let request: Request
-  private let place: Place?
+  private let place: ServerLocation?
   private let takesAuthType: Bool
   private let wantsBearer: Bool
 
@@ -28,7 +28,7 @@ public struct Git: CredentialProtocol {
     takesAuthType = fields.lists["capability[]"]?.contains("authtype") ?? false
     let challenges = (fields.lists["wwwauth[]"] ?? []).compactMap { $0.split(separator: " ").first?.lowercased() }
     wantsBearer = challenges.contains("bearer") && !challenges.contains("basic")
-    let wanted = TokenRequest(place: place, username: fields.values["username"], account: invocation.account)
+    let wanted = HelperTokenRequest(place: place, username: fields.values["username"], account: invocation.account)
     let secret = fields.values["password"] ?? fields.values["credential"]
     switch verb {
     case "get": request = place == nil ? .answered(Reply()) : .token(wanted)
@@ -48,7 +48,7 @@ public struct Git: CredentialProtocol {
       lines = ["capability[]=authtype", "authtype=Bearer", "credential=\(token.text)", "ephemeral=1"]
     } else {
       // Without a user name git would ask the user for one.
-      lines = ["username=\(token.username ?? UserNames.name(for: place))", "password=\(token.text)"]
+      lines = ["username=\(token.username ?? BasicUsername.name(for: place))", "password=\(token.text)"]
     }
     if let end = token.expiresAt { lines.append("password_expiry_utc=\(end)") }
     return Reply(text: lines.map { $0 + "\n" }.joined())
@@ -63,11 +63,13 @@ public struct Git: CredentialProtocol {
   }
 
   /// Nil where no host is asked about (`protocol=cert`).
-  private static func place(_ fields: Fields) throws(Malformed) -> Place? {
+  private static func place(_ fields: Fields) throws(Malformed) -> ServerLocation? {
     guard let host = fields.values["host"], !host.isEmpty else { return nil }
-    guard let (name, port) = Place.hostAndPort(host[...]) else { throw Malformed("git's host is not a host name") }
+    guard let (name, port) = ServerLocation.hostAndPort(host[...]) else {
+      throw Malformed("git's host is not a host name")
+    }
     let path = fields.values["path"].map { $0.hasPrefix("/") ? $0 : "/" + $0 } ?? ""
-    return Place(
+    return ServerLocation(
       scheme: (fields.values["protocol"] ?? "https").lowercased(), host: name, port: port, path: path)
   }
 
@@ -102,7 +104,7 @@ public struct Git: CredentialProtocol {
     }
 
     private mutating func take(url: String) throws(Malformed) {
-      guard let place = Place(url) else { throw Malformed("git's url is not a URL") }
+      guard let place = ServerLocation(url) else { throw Malformed("git's url is not a URL") }
       values["protocol"] = place.scheme
       values["host"] = place.port.map { "\(place.host):\($0)" } ?? place.host.description
       values["path"] = place.path

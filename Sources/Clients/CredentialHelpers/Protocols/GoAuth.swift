@@ -3,7 +3,7 @@ public struct GoAuth: CredentialProtocol {
   public static let name = "go"
 
   public let request: Request
-  private let place: Place?
+  private let place: ServerLocation?
   private let takesBasicOnly: Bool
 
   /// Go runs the command a second time, with the address that was refused, and the response on standard input.
@@ -25,11 +25,11 @@ public struct GoAuth: CredentialProtocol {
       (place, takesBasicOnly, request) = (nil, false, .answered(Reply()))
       return
     }
-    guard let place = Place(address) else { throw Malformed("go's address is not a URL") }
+    guard let place = ServerLocation(address) else { throw Malformed("go's address is not a URL") }
     let challenges = Self.challenges(input)
     takesBasicOnly = challenges.contains("basic") && !challenges.contains("bearer")
     self.place = place
-    request = .token(TokenRequest(place: place, account: nil))
+    request = .token(HelperTokenRequest(place: place, account: nil))
   }
 
   private static func challenges(_ input: [UInt8]) -> [String] {
@@ -46,7 +46,7 @@ public struct GoAuth: CredentialProtocol {
     let server = "\(place.scheme ?? "https")://\(host)\(place.port.map { ":\($0)" } ?? "")\(token.path ?? "")"
     var field = "Bearer \(token.text)"
     if takesBasicOnly {
-      field = "Basic " + Base64.encoded("\(token.username ?? UserNames.name(for: place)):\(token.text)".utf8)
+      field = "Basic " + Base64.encoded("\(token.username ?? BasicUsername.name(for: place)):\(token.text)".utf8)
     }
     return Reply(text: "\(server)\n\nAuthorization: \(field)\n\n")
   }

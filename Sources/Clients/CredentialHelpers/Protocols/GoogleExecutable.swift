@@ -21,7 +21,7 @@ public struct GoogleExecutable: CredentialProtocol {
     guard [Self.jwt, Self.idToken].contains(tokenType) else {
       throw Malformed("subject_token_type \(tokenType) is not possible here: write \(Self.jwt)")
     }
-    request = .token(TokenRequest(place: Place(Self.sts), account: invocation.account))
+    request = .token(HelperTokenRequest(place: ServerLocation(Self.sts), account: invocation.account))
   }
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {

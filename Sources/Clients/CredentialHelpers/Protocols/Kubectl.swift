@@ -16,7 +16,7 @@ public struct Kubectl: CredentialProtocol {
   public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
     guard let text = invocation.environment["KUBERNETES_EXEC_INFO"], !text.isEmpty else {
       apiVersion = Self.group + "v1"
-      request = .token(TokenRequest(place: nil, account: invocation.account))
+      request = .token(HelperTokenRequest(place: nil, account: invocation.account))
       return
     }
     guard let info = try? JSON.parse(Array(text.utf8)), info["kind"]?.string == "ExecCredential",
@@ -27,10 +27,10 @@ public struct Kubectl: CredentialProtocol {
     }
     apiVersion = version
     let cluster = info["spec"]?["cluster"]
-    let place = cluster?["server"]?.string.flatMap { Place($0) }
+    let place = cluster?["server"]?.string.flatMap { ServerLocation($0) }
     // The cluster's extension `client.authentication.k8s.io/exec`.
     let account = invocation.account ?? cluster?["config"]?["account"]?.string
-    request = .token(TokenRequest(place: place, account: account))
+    request = .token(HelperTokenRequest(place: place, account: account))
   }
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {

@@ -1,7 +1,7 @@
 /// Every protocol.
 public enum Protocols {
   public static let all: [any CredentialProtocol.Type] = [
-    Git.self, Keyring.self, Docker.self, Kubectl.self, Cargo.self, GoAuth.self, Bazel.self, Terraform.self,
+    Git.self, PythonKeyring.self, Docker.self, Kubectl.self, Cargo.self, GoAuth.self, Bazel.self, Terraform.self,
     GoogleExecutable.self,
     AWS.self,
   ]

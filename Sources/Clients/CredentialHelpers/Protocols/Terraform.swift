@@ -19,8 +19,10 @@ public struct Terraform: CredentialProtocol {
     guard let host = invocation.arguments.last else { throw Malformed("terraform-credentials-grantd takes get HOST") }
     switch Self.verb(invocation) {
     case "get":
-      guard let place = Place(host), place.scheme == nil else { throw Malformed("terraform's host is not a host name") }
-      request = .token(TokenRequest(place: place, account: invocation.account))
+      guard let place = ServerLocation(host), place.scheme == nil else {
+        throw Malformed("terraform's host is not a host name")
+      }
+      request = .token(HelperTokenRequest(place: place, account: invocation.account))
     case "store", "forget":
       request = .answered(
         Reply(err: "grantd keeps the accounts: `grantctl login` and `grantctl logout` are in place of this", status: 1))

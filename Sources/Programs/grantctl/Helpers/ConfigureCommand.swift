@@ -82,7 +82,7 @@ struct ConfigureCommand: BrokerCommand {
     for text in [server, user, role].compactMap({ $0 }) where !Self.isPlain(text) {
       throw Failure(.usage, "\(SafeText.line(text)) has characters that a configuration cannot contain")
     }
-    let place = server.flatMap { Place($0) }
+    let place = server.flatMap { ServerLocation($0) }
     switch chosen.need {
     case .nothing, .forward: break
     case .role:

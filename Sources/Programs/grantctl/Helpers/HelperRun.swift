@@ -50,7 +50,7 @@ struct HelperRun {
   }
 
   /// A token that has ended is reported, and the next one tried.
-  private func exchanged(_ asked: any Exchanging, _ use: HelperUse, _ request: TokenRequest) async throws(Problem)
+  private func exchanged(_ asked: any Exchanging, _ use: HelperUse, _ request: HelperTokenRequest) async throws(Problem)
     -> Reply
   {
     let web = WebExchange(terminal: shell.terminal)
@@ -102,9 +102,9 @@ struct HelperUse: Equatable {
 }
 
 extension HelperRun {
-  /// Nil: nobody's host.
+  /// Nil: no account is assigned to the host.
   private func use<Chosen: CredentialProtocol>(
-    _ request: TokenRequest, _ chosen: Chosen.Type
+    _ request: HelperTokenRequest, _ chosen: Chosen.Type
   ) async throws(Problem) -> HelperUse? {
     if let account = request.account { return try named(account, request, chosen) }
     guard let place = request.place else {
@@ -126,7 +126,7 @@ extension HelperRun {
 
   /// An account that is named needs no entry, except for a token that travels readable.
   private func named<Chosen: CredentialProtocol>(
-    _ account: String, _ request: TokenRequest, _ chosen: Chosen.Type
+    _ account: String, _ request: HelperTokenRequest, _ chosen: Chosen.Type
   ) throws(Problem) -> HelperUse {
     guard let place = request.place, request.isReadable else { return HelperUse(account: account) }
     let files = HelperFiles(terminal: shell.terminal)
@@ -137,7 +137,7 @@ extension HelperRun {
     return HelperUse(account: account, entry: entry)
   }
 
-  private func insecure(_ request: TokenRequest, _ place: Place, _ files: HelperFiles) -> Problem {
+  private func insecure(_ request: HelperTokenRequest, _ place: ServerLocation, _ files: HelperFiles) -> Problem {
     let what =
       request.mayBeHTTP
       ? "is requested without https://, so the token might be sent over http, readable by others: "
@@ -147,7 +147,7 @@ extension HelperRun {
       "\(place.name) \(what), or write allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
   }
 
-  private func ambiguous(_ place: Place, _ accounts: [String], _ files: HelperFiles) -> Problem {
+  private func ambiguous(_ place: ServerLocation, _ accounts: [String], _ files: HelperFiles) -> Problem {
     Problem(
       "accounts \(accounts.joined(separator: ", ")) are for \(place.name): name one as the user "
         + "(\(accounts[0])@\(place.name)), or write to \(files.user): "
@@ -155,13 +155,13 @@ extension HelperRun {
   }
 
   /// The accounts at the provider whose issuer is that host.
-  private func accountsOfIssuer(_ place: Place) async throws(Problem) -> [String] {
+  private func accountsOfIssuer(_ place: ServerLocation) async throws(Problem) -> [String] {
     do throws(Failure) {
       let client = try await shell.connect()
       let providers = try await shell.ask(ProviderList.self, .init(), on: client).value().providers
       var accounts: [String] = []
-      for provider in providers where provider.issuer.flatMap({ Place($0) }).map({ place.isSameServer(as: $0) }) == true
-      {
+      for provider in providers
+      where provider.issuer.flatMap({ ServerLocation($0) }).map({ place.isSameServer(as: $0) }) == true {
         let listed = try await shell.accounts(.init(provider: provider.provider), on: client).value()
         accounts += listed.accounts.map(\.account)
       }
@@ -173,7 +173,7 @@ extension HelperRun {
     }
   }
 
-  func token(_ use: HelperUse, _ request: TokenRequest) async throws(Problem) -> (
+  func token(_ use: HelperUse, _ request: HelperTokenRequest) async throws(Problem) -> (
     issued: IssuedToken, generation: Int64
   ) {
     let scopes = use.entry?.scopes ?? []
@@ -212,7 +212,7 @@ extension HelperRun {
   }
 
   /// Only of the token that the account has now: programs tell each helper of each secret, and late.
-  private func report(_ secret: String, _ use: HelperUse, _ request: TokenRequest) async throws(Problem) {
+  private func report(_ secret: String, _ use: HelperUse, _ request: HelperTokenRequest) async throws(Problem) {
     let current: (issued: IssuedToken, generation: Int64)
     // A grant that has ended is told when a token is asked for, not when the program forgets one.
     do throws(Problem) { current = try await token(use, request) } catch { return }
@@ -233,6 +233,6 @@ extension HelperRun {
   }
 }
 
-extension Place {
-  func isSameServer(as other: Place) -> Bool { host == other.host && effectivePort == other.effectivePort }
+extension ServerLocation {
+  func isSameServer(as other: ServerLocation) -> Bool { host == other.host && effectivePort == other.effectivePort }
 }

@@ -95,7 +95,7 @@ extension Ask {
           "bad", "this text is not valid in a configuration", "Use letters, digits and .-_:/@ only."))
     }
     func missing(_ what: String, _ step: String) -> Selected { .missing(Parts.message("neutral", what, step)) }
-    var target = ToolTarget(account: account.account, place: Place(server), address: server, user: role)
+    var target = ToolTarget(account: account.account, place: ServerLocation(server), address: server, user: role)
     var selection = Selection(tool: tool, account: account.account)
     switch tool.need {
     case .nothing: break

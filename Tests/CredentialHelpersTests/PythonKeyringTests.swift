@@ -2,7 +2,7 @@ import Testing
 
 @testable import CredentialHelpers
 
-@Suite struct KeyringTests {
+@Suite struct PythonKeyringTests {
   static let index = "https://pypi.example.com/simple/"
 
   @Test(
@@ -14,7 +14,7 @@ import Testing
       (["get", "https://h:8443", ""], "https://h:8443", nil),
     ] as [([String], String, String?)])
   func eachForm(arguments: [String], place: String, username: String?) throws {
-    #expect(try request(Keyring.self, arguments, "") == token(place, username: username))
+    #expect(try request(PythonKeyring.self, arguments, "") == token(place, username: username))
   }
 
   @Test(
@@ -25,11 +25,11 @@ import Testing
       ("https://pypi.example.com", false),
     ])
   func schemeless(address: String, isReadable: Bool) throws {
-    guard case .token(let asked) = try request(Keyring.self, ["get", address, "ada"], "") else {
+    guard case .token(let asked) = try request(PythonKeyring.self, ["get", address, "ada"], "") else {
       Issue.record("no token is asked for")
       return
     }
-    #expect(asked.isReadable == isReadable && asked.place == Place(address))
+    #expect(asked.isReadable == isReadable && asked.place == ServerLocation(address))
   }
 
   @Test(
@@ -38,10 +38,14 @@ import Testing
   func schemelessMapping(line: String, choice: String) throws {
     let text = "[[host]]\nname = \"pypi.example.com\"\naccount = \"work\"\n\(line)\n"
     let mapping = Mapping(files: [try MappingFile.parse(text)])
-    guard case .token(let asked) = try request(Keyring.self, ["get", "pypi.example.com", "ada"], "") else { return }
+    guard case .token(let asked) = try request(PythonKeyring.self, ["get", "pypi.example.com", "ada"], "") else {
+      return
+    }
     #expect("\(mapping.choose(asked, for: "keyring"))".hasPrefix(choice))
     // Registries are asked over https, and have no scheme in their names.
-    #expect("\(mapping.choose(TokenRequest(place: Place("pypi.example.com")), for: "docker"))".hasPrefix("entry"))
+    #expect(
+      "\(mapping.choose(HelperTokenRequest(place: ServerLocation("pypi.example.com")), for: "docker"))".hasPrefix(
+        "entry"))
   }
 
   @Test(
@@ -51,11 +55,11 @@ import Testing
       ["--list-backends"], ["get", index, "--output"], ["diagnose"],
     ])
   func otherCommands(arguments: [String]) {
-    #expect(throws: Malformed.self) { try request(Keyring.self, arguments, "") }
+    #expect(throws: Malformed.self) { try request(PythonKeyring.self, arguments, "") }
   }
 
   @Test("a service that is not a host belongs to another program") func services() throws {
-    #expect(try request(Keyring.self, ["get", "My Service", "ada"], "") == .answered(Reply(status: 1)))
+    #expect(try request(PythonKeyring.self, ["get", "My Service", "ada"], "") == .answered(Reply(status: 1)))
   }
 
   @Test(
@@ -67,16 +71,16 @@ import Testing
       (["get", "https://europe-python.pkg.dev/p/simple/", "--mode", "creds"], "oauth2accesstoken\nT\n"),
     ])
   func theAnswer(arguments: [String], text: String) throws {
-    #expect(try answer(Keyring.self, arguments, "") == text)
+    #expect(try answer(PythonKeyring.self, arguments, "") == text)
   }
 
   @Test("a name that was asked for is kept") func username() throws {
     let named = IssuedToken(text: "T", username: "ada")
-    #expect(try answer(Keyring.self, ["get", Self.index, "--mode", "creds"], "", named) == "ada\nT\n")
+    #expect(try answer(PythonKeyring.self, ["get", Self.index, "--mode", "creds"], "", named) == "ada\nT\n")
   }
 
   @Test("not found is an exit status without a message") func notFound() {
-    #expect(Keyring.notFound(Invocation(arguments: [])) == Reply(status: 1))
-    #expect(Keyring.refusal(Problem("x"), Invocation(arguments: [])) == Reply(err: "x", status: 1))
+    #expect(PythonKeyring.notFound(Invocation(arguments: [])) == Reply(status: 1))
+    #expect(PythonKeyring.refusal(Problem("x"), Invocation(arguments: [])) == Reply(err: "x", status: 1))
   }
 }

@@ -1,5 +1,5 @@
 /// A server, and what of it, as programs name it: `https://user@host:8443/path`, `host:5000`, `sparse+https://host/`.
-public struct Place: Sendable, Equatable {
+public struct ServerLocation: Sendable, Equatable {
   /// In lower case; nil if none was given.
   public var scheme: String?
   public var host: HostName

@@ -2,13 +2,13 @@ import BrokerAPI
 
 /// The command line of Python's keyring, as pip and uv run it: `keyring get URL [USER]`, since keyring 25.2.1 with
 /// `--mode creds` and `--output json`.
-public struct Keyring: CredentialProtocol {
+public struct PythonKeyring: CredentialProtocol {
   public static let name = "keyring"
   /// In a separate folder: python3-keyring has the same name.
   public static let programs = ["keyring"]
 
   public let request: Request
-  private let place: Place?
+  private let place: ServerLocation?
   private let mode: Mode
   private let isJSON: Bool
 
@@ -48,7 +48,7 @@ public struct Keyring: CredentialProtocol {
       throw Malformed("keyring \(words.first ?? "") is not possible: grantd keeps the accounts")
     }
     guard words.count == 2 || words.count == 3 else { throw Malformed("keyring get takes an address and a user") }
-    guard let place = Place(words[1]) else {
+    guard let place = ServerLocation(words[1]) else {
       // Service names that are not hosts belong to other programs.
       self.place = nil
       request = .answered(Self.notFound(invocation))
@@ -58,11 +58,11 @@ public struct Keyring: CredentialProtocol {
     let username = words.count == 3 && !words[2].isEmpty ? words[2] : nil
     // pip and uv also ask with only the host, if the index got no credential.
     request = .token(
-      TokenRequest(place: place, username: username, account: invocation.account, mayBeHTTP: place.scheme == nil))
+      HelperTokenRequest(place: place, username: username, account: invocation.account, mayBeHTTP: place.scheme == nil))
   }
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
-    let username = token.username ?? UserNames.name(for: place)
+    let username = token.username ?? BasicUsername.name(for: place)
     guard isJSON else {
       return Reply(text: (mode == .credentials ? username + "\n" : "") + token.text + "\n")
     }
