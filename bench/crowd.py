@@ -42,7 +42,7 @@ burst = 10000000
 """
 
 
-# What the schema's versions after the first one added (Sources/Edges/SQLiteStore/Tables/Schema.swift).
+# What the schema's versions after the first one added (Sources/Edges/SQLiteStore/Tables/SQLiteSchema.swift).
 VERSION = 6
 ADDED = {
     "grants": ["refresh_token_issued_at", "expiry_announced_at", "kind", "dpop_key", "source_fingerprint"],

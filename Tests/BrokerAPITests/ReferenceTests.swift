@@ -49,7 +49,7 @@ struct ReferenceTests {
   @Test("each object has exactly the documented members")
   func objectDocs() throws {
     func check<T: Decodable & Documented>(_ type: T.Type) {
-      guard case .object(let object) = Schema(of: type) else {
+      guard case .object(let object) = JSONSchema(of: type) else {
         Issue.record("\(type) is no object")
         return
       }
@@ -89,14 +89,14 @@ struct ReferenceTests {
         "object of string",
         "array of string", "string", "object of string", "boolean", "integer", "boolean",
       ])
-    guard case .object(let status) = Schema(of: BrokerStatus.Result.self) else {
+    guard case .object(let status) = JSONSchema(of: BrokerStatus.Result.self) else {
       Issue.record("no object")
       return
     }
     let words = Dictionary(uniqueKeysWithValues: status.members.map { ($0.name, $0.schema.words) })
     #expect(words["pid"] == "integer" && words["accounts"] == "object of integer" && words["store"] == "StoreView")
-    let state = Schema.enumeration(name: "LoginState", cases: ["pending", "action_required", "completed"])
-    guard case .object(let wait) = Schema(of: LoginWait.Result.self) else {
+    let state = JSONSchema.enumeration(name: "LoginState", cases: ["pending", "action_required", "completed"])
+    guard case .object(let wait) = JSONSchema(of: LoginWait.Result.self) else {
       Issue.record("no object")
       return
     }

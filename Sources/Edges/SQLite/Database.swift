@@ -1,6 +1,6 @@
 import CSQLite
 
-/// An open database, for as long as a call of ``Connection`` lasts.
+/// An open database, for as long as a call of ``SQLiteConnection`` lasts.
 public final class Database {
   public enum TransactionKind: String {
     /// Takes a lock with its first statement.

@@ -17,7 +17,7 @@ public final class AuditFile: AuditStore {
   private let folder: StateFolder
   private let queue = DispatchQueue(label: "grantd.audit")
   /// Changed only on the queue. Nil: opened with the next query.
-  private let database = Mutex<(connection: Connection, file: FileIdentity?)?>(nil)
+  private let database = Mutex<(connection: SQLiteConnection, file: FileIdentity?)?>(nil)
   /// The same. Nil: to be counted with the next write.
   private let counts = Mutex<AuditCounts?>(nil)
   /// Records that one transaction forgets at most: a smaller limit may leave very many to forget.
@@ -97,7 +97,7 @@ public final class AuditFile: AuditStore {
   }
 
   private func onQueue<Value: Sendable>(
-    _ work: @escaping @Sendable (Connection) throws -> Value,
+    _ work: @escaping @Sendable (SQLiteConnection) throws -> Value,
     error translated: @escaping @Sendable (any Error, String) -> StoreError
   ) async throws(StoreError) -> Value {
     let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
@@ -112,7 +112,7 @@ public final class AuditFile: AuditStore {
     return try result.get()
   }
 
-  private func opened() throws -> Connection {
+  private func opened() throws -> SQLiteConnection {
     if let (open, file) = database.withLock({ $0 }) {
       // Data written into a removed or replaced file are lost.
       if let file, FileIdentity(at: path) == file { return open }
@@ -120,7 +120,7 @@ public final class AuditFile: AuditStore {
       try? open.close()
     }
     try folder.protect(path)
-    let new = try Connection(path: path, Opening.writing)
+    let new = try SQLiteConnection(path: path, Opening.writing)
     do {
       try new.write { try Self.prepare($0, path: path) }
     } catch {

@@ -21,14 +21,14 @@ extension SQLiteStore {
   /// A snapshot of the database, with its sealer.
   private final class Snapshot: Sendable {
     private let path: String
-    private let database: Connection
+    private let database: SQLiteConnection
     private let sealer: Sealer
 
     init(_ path: String, _ sealer: Sealer) throws(StoreError) {
       self.path = path
       self.sealer = sealer
       do {
-        database = try Connection(path: path, Opening.looking)
+        database = try SQLiteConnection(path: path, Opening.looking)
         // The transaction that begins here is read in, and ends, elsewhere.
         try database.use { db in
           try db.begin(.deferred)

@@ -21,7 +21,7 @@ public final class SQLiteStore: Store {
   /// The open database. Changed only on the queue.
   struct Home {
     /// Nil: a rebuild has put a new database in place that could not be opened yet.
-    var database: Connection?
+    var database: SQLiteConnection?
     /// Nil: a rebuild is moving them.
     var files: OpenFiles?
     var lock: OwnerLock
@@ -37,7 +37,7 @@ public final class SQLiteStore: Store {
     var isReadOnly: Bool
 
     init(
-      database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey, commits: CommitCount,
+      database: SQLiteConnection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey, commits: CommitCount,
       isReadOnly: Bool
     ) {
       self.isReadOnly = isReadOnly
@@ -127,7 +127,7 @@ public final class SQLiteStore: Store {
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path, isReadOnly: isReadOnly)
     let opening = Opening(
       folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint,
-      onStep: { onMigration?($0, Schema.version) })
+      onStep: { onMigration?($0, SQLiteSchema.version) })
     let opened = isReadOnly ? try opening.databaseToRead() : try opening.database()
     var commits = CommitCount(in: folder, elsewhere: countFile)
     let lost: LostCommits?
@@ -210,7 +210,7 @@ public final class SQLiteStore: Store {
   var sealer: Sealer { home.withLock { $0.sealer } }
 
   /// The open database; one that a rebuild could not open is opened now.
-  func database() throws(StoreError) -> Connection {
+  func database() throws(StoreError) -> SQLiteConnection {
     if let database = home.withLock({ $0.database }) { return database }
     try home.withLock { $0.files }?.examine()
     let database = try opening.reopened()
@@ -277,7 +277,7 @@ public final class SQLiteStore: Store {
 
   /// Checkpoints a grown log. SQLite would do so within any commit, and another program's write during a commit could
   /// not be distinguished from that.
-  private func takeLogIn(_ database: Connection) {
+  private func takeLogIn(_ database: SQLiteConnection) {
     guard opening.log.pages >= Self.logLimit else { return }
     // If the disk is full, or the database is read, the log grows, and it is tried again.
     try? database.use { try $0.checkpoint(.passive) }
@@ -297,7 +297,7 @@ public final class SQLiteStore: Store {
     } else {
       // Another program's data do not get into the database: the last connection would write them, unless it is
       // read-only.
-      let reader = try? Connection(path: location, Opening.looking)
+      let reader = try? SQLiteConnection(path: location, Opening.looking)
       _ = try? reader?.read { try $0.value("SELECT 1 FROM sqlite_master LIMIT 1") }
       try? database?.close()
       try? reader?.close()

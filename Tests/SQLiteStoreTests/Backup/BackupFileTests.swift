@@ -80,12 +80,12 @@ struct BackupFileTests {
     func changed(_ sql: String) throws -> [UInt8] {
       let path = folder.path + "/changed.db"
       try folder.write(Data(body[start...]), to: path)
-      let database = try Connection(path: path)
+      let database = try SQLiteConnection(path: path)
       try database.use { try $0.execute("PRAGMA journal_mode = DELETE; \(sql)") }
       try database.close()
       return try BackupFile.seal(body[..<start] + folder.contents(path), with: .key(Array(Sample.keyText.utf8)))
     }
-    await #expect(throws: BackupError.newer("schema 99; this one knows up to \(Schema.version)")) {
+    await #expect(throws: BackupError.newer("schema 99; this one knows up to \(SQLiteSchema.version)")) {
       try await store.unpack(changed("PRAGMA user_version = 99; CREATE TABLE later (x)"), with: Self.key)
     }
     let damaged = try changed("UPDATE tokens SET access_token = x'01'")

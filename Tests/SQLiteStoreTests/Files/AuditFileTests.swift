@@ -185,7 +185,7 @@ struct AuditFileTests {
   @Test("of the first version gets the shares; refusals of that time count as of callers that no rule names")
   func upgrade() async throws {
     try FileManager.default.createDirectory(atPath: folder.state, withIntermediateDirectories: true)
-    let old = try Connection(path: folder.state + "/audit.db")
+    let old = try SQLiteConnection(path: folder.state + "/audit.db")
     try old.write { db in
       try db.execute(
         """
@@ -218,14 +218,14 @@ struct AuditFileTests {
     let first = try file()
     try await first.write([record(1)], most: 1000)
     await first.close()
-    let queue = try Connection(path: first.path)
+    let queue = try SQLiteConnection(path: first.path)
     try queue.write { try $0.execute("PRAGMA user_version = 99; ALTER TABLE audit ADD COLUMN later TEXT") }
     try queue.close()
     let second = try file()
     let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
     #expect(error == .newer(path: second.path, found: 99, known: 3))
     await second.close()
-    let after = try Connection(path: first.path)
+    let after = try SQLiteConnection(path: first.path)
     #expect(try after.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
   }
 
@@ -234,7 +234,7 @@ struct AuditFileTests {
     let first = try file()
     try await first.write([record(1)], most: 1000)
     await first.close()
-    let database = try Connection(path: first.path)
+    let database = try SQLiteConnection(path: first.path)
     try database.use { try $0.execute(version.map { "PRAGMA user_version = \($0)" } ?? "PRAGMA application_id = 5") }
     try database.close()
     let second = try file()
@@ -247,7 +247,7 @@ struct AuditFileTests {
     try await second.write([record(2)], most: 1000)
     #expect(try await kept(second) == [2])
     await second.close()
-    let aside = try Connection(path: first.path + ".damaged")
+    let aside = try SQLiteConnection(path: first.path + ".damaged")
     #expect(try aside.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
   }
 

@@ -47,7 +47,7 @@ struct CommitCountTests {
 
   @Test("is not reported if the count in the database is damaged") func damaged() async throws {
     try await commit(["a", "b"])
-    let change = try Connection(path: folder.database)
+    let change = try SQLiteConnection(path: folder.database)
     try change.use { try $0.execute("UPDATE meta SET value = zeroblob(20) WHERE name = 'commits'") }
     try change.close()
     #expect(try await lost() == nil)

@@ -152,7 +152,7 @@ struct DiskTests {
   func locked() async throws {
     let store = try folder.open()
     try await store.commit([.putValue("x", "1")])
-    let other = try Connection(path: folder.database)
+    let other = try SQLiteConnection(path: folder.database)
     try other.use { try $0.execute("BEGIN EXCLUSIVE") }
     let error = await #expect(throws: StoreError.self) { try await store.commit([.putValue("x", "2")]) }
     guard case .unwritable(folder.database, let detail) = error else {

@@ -236,7 +236,7 @@ struct LossTests {
     let store = try folder.open()
     try await store.commit(Sample.everything)
     let older = try folder.contents(folder.database)
-    let other = try Connection(path: folder.database)
+    let other = try SQLiteConnection(path: folder.database)
     try other.use { try $0.execute("PRAGMA wal_checkpoint(FULL)") }
     try other.close()
     if byCopy {
@@ -328,7 +328,7 @@ struct LossTests {
       try handle.write(contentsOf: Data(repeating: 0xa5, count: size - (what == .log ? 0 : 4096)))
       try handle.close()
     case .rows:
-      let other = try Connection(path: folder.database)
+      let other = try SQLiteConnection(path: folder.database)
       try other.write { try $0.execute("UPDATE grants SET created_at = created_at + 1") }
       try other.close()
     }
@@ -488,7 +488,7 @@ struct LossTests {
         return store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))
       }
       try await store.rescue(accounts, to: path, id: "\(stop)")
-      try Connection(path: path).write {
+      try SQLiteConnection(path: path).write {
         try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
       }
       let taken = try await store.takeRescued(from: path)
@@ -497,7 +497,7 @@ struct LossTests {
     }
     let kept = [""] + (2...9).map { ".\($0)" }
     for (age, suffix) in kept.enumerated() {
-      let stop = try Connection(path: path + ".unreadable" + suffix).read {
+      let stop = try SQLiteConnection(path: path + ".unreadable" + suffix).read {
         try $0.value("SELECT account FROM grants WHERE account <> 'b'")?.text
       }
       #expect(stop == "a\(12 - age)")
@@ -515,7 +515,7 @@ struct LossTests {
     }
     try await store.rescue(accounts, to: path, id: "1")
     await store.close()
-    try Connection(path: path).write {
+    try SQLiteConnection(path: path).write {
       try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
     }
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
@@ -524,7 +524,7 @@ struct LossTests {
     #expect(!FileManager.default.fileExists(atPath: path + ".unreadable"))
     try await full.rescue([], to: path, id: "2")
     await full.close()
-    let kept = try Connection(path: path + ".unreadable").read {
+    let kept = try SQLiteConnection(path: path + ".unreadable").read {
       try $0.rows("SELECT account FROM grants").compactMap { $0[0].text }
     }
     #expect(kept.contains("a"))

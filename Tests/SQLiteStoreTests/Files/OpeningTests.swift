@@ -12,7 +12,7 @@ struct OpeningTests {
   let folder = TemporaryFolder()
 
   private func sql(_ sql: String) throws {
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute(sql) }
     try database.close()
   }
@@ -61,7 +61,7 @@ struct OpeningTests {
   func damagedPages() async throws {
     let names = (0..<40).map { "account-\($0)" }
     try await folder.fill(names.map { .putGrant(Sample.fullGrant($0)) } + names.map { .putToken(Sample.token($0)) })
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     let sql = "SELECT pageno FROM dbstat WHERE name = 'grants' AND pagetype = 'leaf' ORDER BY pageno DESC LIMIT 1"
     let page = Int(try #require(try database.read { try $0.value(sql)?.integer }))
     try database.close()
@@ -203,7 +203,7 @@ struct OpeningTests {
   func hotJournal() async throws {
     let source = folder.path + "/source.db"
     try folder.write(Data(), to: source)
-    let database = try Connection(path: source)
+    let database = try SQLiteConnection(path: source)
     try database.use {
       // Without waiting for the disk the journal counts from its first page on.
       try $0.execute("PRAGMA synchronous = OFF; CREATE TABLE t (a); DROP TABLE t")

@@ -76,8 +76,8 @@ struct ProcessTests {
     _ = try writer.lines(5)
     writer.end(SIGKILL)
     // Another connection keeps the log from being taken in when the first one closes.
-    let reader = try Connection(path: folder.database)
-    let database = try Connection(path: folder.database)
+    let reader = try SQLiteConnection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute("PRAGMA user_version = 8; CREATE TABLE later (x)") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")

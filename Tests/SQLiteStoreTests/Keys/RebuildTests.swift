@@ -39,7 +39,7 @@ struct RebuildTests {
   @Test("keeps the rows that cannot be read and are still set aside")
   func keepsSetAside() async throws {
     try await folder.fill(Sample.everything)
-    let other = try Connection(path: folder.database)
+    let other = try SQLiteConnection(path: folder.database)
     try other.use { db in
       try db.execute("PRAGMA foreign_keys = OFF; DELETE FROM tokens; DELETE FROM refresh_intents")
       try db.execute("UPDATE registrations SET detail = x'01'; UPDATE grants SET account = account || ' x'")

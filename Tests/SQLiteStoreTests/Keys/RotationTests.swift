@@ -21,7 +21,7 @@ struct RotationTests {
 
   /// What each value under the store's key begins with: a version and the key's name.
   private func mark() throws -> Data {
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     defer { try? database.close() }
     let value = try database.read { try $0.value("SELECT value FROM meta WHERE name = 'key_check'")?.blob }
     return try #require(value).prefix(5)
@@ -227,7 +227,7 @@ struct RotationTests {
     try await store.commit(Sample.everything.filter { if case .putLogin = $0 { true } else { false } })
     try await store.commit(["a", "b", "c"].map { .putGrant(Sample.fullGrant($0)) } + [.putToken(Sample.token("b"))])
     await store.close()
-    let other = try Connection(path: folder.database)
+    let other = try SQLiteConnection(path: folder.database)
     try other.write { db in
       try db.execute("UPDATE grants SET id_token = x'01', created_at = 5 WHERE account = 'b'")
       try db.execute("UPDATE grants SET account = 'c x' WHERE account = 'c'")
@@ -251,9 +251,9 @@ struct RotationTests {
     try await store.rebuild(from: Sample.state)
     let aside = try #require(folder.aside().first)
     let before = try mark()
-    var reading = Connection.Options()
+    var reading = SQLiteConnection.Options()
     reading.isReadOnly = true
-    let other = try Connection(path: folder.database, reading)
+    let other = try SQLiteConnection(path: folder.database, reading)
     let remains = try other.read { db in
       _ = try db.value("SELECT count(*) FROM grants")?.integer
       return try await_ { try await store.rotateKey().remains }

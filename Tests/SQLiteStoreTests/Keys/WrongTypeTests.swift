@@ -18,7 +18,7 @@ struct WrongTypeTests {
     let allowing = "UPDATE sqlite_master SET sql = replace(sql, ') STRICT', ')') WHERE name = '\(table)'"
     let forbidding = "UPDATE sqlite_master SET sql = sql || ' STRICT' WHERE name = '\(table)'"
     for statement in [allowing, "UPDATE \(table) SET \(change)", forbidding] {
-      let other = try Connection(path: folder.database)
+      let other = try SQLiteConnection(path: folder.database)
       try other.use { try $0.execute("PRAGMA foreign_keys = OFF; PRAGMA writable_schema = ON; \(statement)") }
       try other.close()
     }

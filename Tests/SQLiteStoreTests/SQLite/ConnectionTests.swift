@@ -11,8 +11,10 @@ struct ConnectionTests {
     return folder.path + "/any.db"
   }
 
-  private func opened(_ sql: String = "CREATE TABLE t (id INTEGER PRIMARY KEY, v ANY) STRICT") throws -> Connection {
-    let connection = try Connection(path: path())
+  private func opened(_ sql: String = "CREATE TABLE t (id INTEGER PRIMARY KEY, v ANY) STRICT") throws
+    -> SQLiteConnection
+  {
+    let connection = try SQLiteConnection(path: path())
     try connection.use { try $0.execute(sql) }
     return connection
   }
@@ -86,24 +88,24 @@ struct ConnectionTests {
   @Test("that is read-only writes nothing; a file that is not a database is refused at once")
   func refusals() throws {
     try opened().close()
-    var options = Connection.Options()
+    var options = SQLiteConnection.Options()
     options.isReadOnly = true
-    let reader = try Connection(path: folder.path + "/any.db", options)
+    let reader = try SQLiteConnection(path: folder.path + "/any.db", options)
     let error = #expect(throws: DatabaseError.self) { try reader.write { try $0.execute("DELETE FROM t") } }
     #expect(error?.code == .readOnly)
-    try folder.write(Data("this is no database, and never was one".utf8), to: folder.path + "/any.db")
-    let other = #expect(throws: DatabaseError.self) { try Connection(path: folder.path + "/any.db") }
+    try folder.write(Data("not a database".utf8), to: folder.path + "/any.db")
+    let other = #expect(throws: DatabaseError.self) { try SQLiteConnection(path: folder.path + "/any.db") }
     #expect(other?.code == .notADatabase)
-    let missing = #expect(throws: DatabaseError.self) { try Connection(path: folder.path + "/none/any.db") }
+    let missing = #expect(throws: DatabaseError.self) { try SQLiteConnection(path: folder.path + "/none/any.db") }
     #expect(missing?.code == .cannotOpen)
   }
 
   @Test("waits for another one as long as it may")
   func patience() throws {
     let (one, path) = (try opened(), folder.path + "/any.db")
-    var options = Connection.Options()
+    var options = SQLiteConnection.Options()
     options.patience = .milliseconds(200)
-    let other = try Connection(path: path, options)
+    let other = try SQLiteConnection(path: path, options)
     try one.use { try $0.begin(.immediate) }
     let begun = ContinuousClock.now
     let error = #expect(throws: DatabaseError.self) { try other.write { try $0.execute("DELETE FROM t") } }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct StatementTests {
   private func database<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
-    let connection = try Connection(path: ":memory:")
+    let connection = try SQLiteConnection(path: ":memory:")
     return try connection.use { database in
       try database.execute("CREATE TABLE t (a INTEGER, b TEXT); INSERT INTO t VALUES (1, 'x'), (2, 'y')")
       return try body(database)
@@ -57,14 +57,14 @@ import Testing
     let path = FileManager.default.temporaryDirectory.appending(path: "o-\(UInt32.random(in: 0 ... .max)).db")
       .path(percentEncoded: false)
     defer { for end in ["", "-wal", "-shm", "-journal"] { try? FileManager.default.removeItem(atPath: path + end) } }
-    let connection = try Connection(path: path)
+    let connection = try SQLiteConnection(path: path)
     try connection.write { try $0.execute("CREATE TABLE t (a INTEGER)") }
     try connection.use { database in
       try database.execute("BEGIN IMMEDIATE")
       try database.execute("INSERT INTO t VALUES (1)")
     }
     try connection.write { try $0.execute("INSERT INTO t VALUES (2)") }
-    let found = try Connection(path: path).read { try $0.rows("SELECT a FROM t").map { $0[0] } }
+    let found = try SQLiteConnection(path: path).read { try $0.rows("SELECT a FROM t").map { $0[0] } }
     #expect(found == [.integer(2)])
   }
 
@@ -74,13 +74,13 @@ import Testing
       .path(percentEncoded: false)
     defer { for end in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + end) } }
     weak var kept: LogPages?
-    let connection: Connection
+    let connection: SQLiteConnection
     do {
       let pages = LogPages()
       kept = pages
-      var options = Connection.Options()
+      var options = SQLiteConnection.Options()
       options.preparations = [{ try $0.execute("PRAGMA journal_mode = WAL") }, { try pages.watch($0) }]
-      connection = try Connection(path: path, options)
+      connection = try SQLiteConnection(path: path, options)
     }
     try connection.write { try $0.execute("CREATE TABLE t (a)") }
     let pages = try #require(kept)

@@ -15,23 +15,23 @@ struct MigrationTests {
     let dump = (#filePath as NSString).deletingLastPathComponent + "/../../Support/Stores/v1.sql"
     try FileManager.default.createDirectory(
       atPath: folder.state, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute(String(contentsOfFile: dump, encoding: .utf8)) }
     try database.close()
   }
 
   private func version() throws -> Int64? {
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     defer { try? database.close() }
     return try database.read { try $0.value("PRAGMA user_version")?.integer }
   }
 
   @Test("each version has other tables or columns than the others")
   func tablesOfVersions() throws {
-    for version in 1...Schema.version {
-      let database = try Connection(path: ":memory:")
-      try Schema.migrate(database, to: version)
-      #expect(try database.read { try Schema.version(ofTablesIn: $0) } == version)
+    for version in 1...SQLiteSchema.version {
+      let database = try SQLiteConnection(path: ":memory:")
+      try SQLiteSchema.migrate(database, to: version)
+      #expect(try database.read { try SQLiteSchema.version(ofTablesIn: $0) } == version)
     }
   }
 
@@ -90,7 +90,7 @@ struct MigrationTests {
     let migrating = try Fixture("die-migrating", folder)
     #expect(migrating.wait() == SIGKILL)
     #expect(try version() == 1)
-    let columns = try Connection(path: folder.database).read {
+    let columns = try SQLiteConnection(path: folder.database).read {
       try $0.rows("SELECT name FROM pragma_table_info('grants')").compactMap { $0[0].text }
     }
     #expect(!columns.contains("refresh_token_issued_at"))
@@ -102,7 +102,7 @@ struct MigrationTests {
   @Test("is taken over where the process ended before anything was in it")
   func empty() async throws {
     try makeVersion1()
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.write { db in
       for table in ["meta", "tokens", "refresh_intents", "grants", "logins", "revocations", "settings"] {
         try db.execute("DELETE FROM \(table)")
@@ -119,7 +119,7 @@ struct MigrationTests {
   @Test("has a code in each row after the first full check, except in an unreadable row")
   func bound() async throws {
     try makeVersion1()
-    let change = try Connection(path: folder.database)
+    let change = try SQLiteConnection(path: folder.database)
     try change.use { try $0.execute("UPDATE grants SET standing = 'gone' WHERE account = 'login'") }
     try change.close()
     let store = try folder.open()
@@ -128,7 +128,7 @@ struct MigrationTests {
     let after = try await store.load()
     #expect(after == before && after.setAside.count == 1)
     await store.close()
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     for table in ["grants", "tokens", "refresh_intents", "logins", "revocations", "settings"] {
       let without = try database.read { try $0.value("SELECT count(*) FROM \(table) WHERE code IS NULL")?.integer }
       #expect(without == (table == "grants" ? 1 : 0), "\(table)")

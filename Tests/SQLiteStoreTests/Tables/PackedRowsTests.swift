@@ -91,7 +91,7 @@ import Testing
       .putGrant(Sample.grant("a", refresh: "refresh-token-of-a")),
       .putGrant(Sample.grant("b", refresh: "refresh-token-of-b")),
     ])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.write {
       try $0.execute(
         "UPDATE grants SET refresh_token = (SELECT refresh_token FROM grants WHERE account = 'b') WHERE account = 'a'"
@@ -116,7 +116,7 @@ import Testing
   @Test("A damaged row leaves its readable columns and its refresh token")
   func remains() async throws {
     try await folder.fill([.putGrant(Sample.fullGrant("a")), .putToken(Sample.token("a"))])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute("UPDATE grants SET standing = 'gone', created_at = 5, granted_scopes = 'x'") }
     try database.close()
     let store = try folder.open()
@@ -139,7 +139,7 @@ import Testing
       .putToken(Sample.token("a", scope: "b")),
       .putIntent(Sample.intent("a")), .putGrant(Sample.grant("b")), .putToken(Sample.token("b")),
     ])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use {
       try $0.execute(
         "UPDATE tokens SET access_token = x'00' WHERE scope = ''; UPDATE refresh_intents SET attempts = attempts * 0.5")
@@ -156,7 +156,7 @@ import Testing
   @Test("A row without a name of an account is passed over, named and removed")
   func unnamed() async throws {
     try await folder.fill((0..<6).map { .putGrant(Sample.grant("u\($0)", refresh: "r")) })
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute("UPDATE grants SET account = account || ' x' WHERE account >= 'u3'") }
     try database.close()
     let store = try folder.open()

@@ -43,7 +43,7 @@ struct SealedColumnTests {
       .putToken(Sample.token("b")), .putLogin(Sample.login("l", full: true)), .putRevocation(Sample.revocation("r")),
       .putIntent(Sample.intent("a")), .putRegistration(Sample.registration("op", full: true)),
     ])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     try database.use { try $0.execute("PRAGMA foreign_keys = OFF; \(sql)") }
     try database.close()
     // A row of tokens goes with that of its account.
@@ -60,7 +60,7 @@ struct SealedColumnTests {
       .putRegistration(Sample.registration("op", full: true)), .putValue("name", "value"),
     ])
     let clean = try folder.contents(folder.database)
-    var database = try Connection(path: folder.database)
+    var database = try SQLiteConnection(path: folder.database)
     let columns = try database.read { try $0.rows("PRAGMA table_info(\(table))") }
       .map { (name: $0["name"].text ?? "", type: $0["type"].text, isRequired: $0["notnull"].integer == 1) }
     try database.close()
@@ -70,7 +70,7 @@ struct SealedColumnTests {
       if !column.isRequired, column.name != "code" { changes.append("NULL") }
       for change in changes {
         try folder.write(clean, to: folder.database)
-        database = try Connection(path: folder.database)
+        database = try SQLiteConnection(path: folder.database)
         let isChanged = try database.use { db in
           try db.execute("PRAGMA foreign_keys = OFF")
           try db.execute("UPDATE \(table) SET \(column.name) = \(change) WHERE \(column.name) IS NOT \(change)")
@@ -89,7 +89,7 @@ struct SealedColumnTests {
   @Test("with any one byte changed are refused", arguments: [0, 1, 4, 5, 16, 17, 20, -1])
   func flipped(offset: Int) async throws {
     try await folder.fill([.putGrant(Sample.grant("a", refresh: "refresh-token-of-a"))])
-    let database = try Connection(path: folder.database)
+    let database = try SQLiteConnection(path: folder.database)
     let sealed = try #require(
       try database.read { try $0.value("SELECT refresh_token FROM grants")?.blob })
     try database.close()
@@ -142,7 +142,7 @@ struct SealedColumnTests {
   func freshNonces() async throws {
     func sealed() async throws -> Data? {
       try await folder.fill([.putGrant(Sample.grant("a", refresh: "the same"))])
-      let database = try Connection(path: folder.database)
+      let database = try SQLiteConnection(path: folder.database)
       defer { try? database.close() }
       return try database.read { try $0.value("SELECT refresh_token FROM grants")?.blob }
     }

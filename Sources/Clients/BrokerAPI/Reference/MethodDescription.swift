@@ -4,7 +4,7 @@ public struct MethodDescription: Sendable {
   public var access: Access
   public var summary: String
   public var params: [ObjectSchema.Member]
-  public var result: Schema
+  public var result: JSONSchema
   /// The meaning of the result's members, if the result is an object.
   public var resultMembers: [ObjectSchema.Member]
   /// Its own errors, then those of every method.
@@ -17,8 +17,8 @@ public struct MethodDescription: Sendable {
     name = M.name
     access = M.access
     summary = M.summary
-    params = Schema(of: M.Params.self, docs: M.paramDocs).members
-    result = Schema(of: M.Result.self, docs: M.resultDocs)
+    params = JSONSchema(of: M.Params.self, docs: M.paramDocs).members
+    result = JSONSchema(of: M.Result.self, docs: M.resultDocs)
     resultMembers = result.members
     let common = Methods.commonErrors.filter { M.access != .open || $0 != .notPermitted }
     errors = M.errors + common.filter { !M.errors.contains($0) }
@@ -30,7 +30,7 @@ public struct MethodDescription: Sendable {
   }
 }
 
-extension Schema {
+extension JSONSchema {
   var members: [ObjectSchema.Member] {
     if case .object(let object) = self { object.members } else { [] }
   }

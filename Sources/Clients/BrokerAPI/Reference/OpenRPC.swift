@@ -60,7 +60,7 @@ public enum OpenRPC {
   }
 
   private static func notification() -> JSON {
-    let event = Schema(of: Event.self)
+    let event = JSONSchema(of: Event.self)
     return [
       "name": .string(Event.method), "summary": "What happened, on connections that called `events.subscribe`.",
       "paramStructure": "by-name", "params": .array(event.members.map { contentDescriptor($0) }),
@@ -68,10 +68,10 @@ public enum OpenRPC {
   }
 
   /// The named types of all methods and events, each once, by name.
-  static func namedSchemas() -> [(name: String, schema: Schema)] {
+  static func namedSchemas() -> [(name: String, schema: JSONSchema)] {
     let roots = Methods.descriptions.flatMap { [$0.result] + $0.params.map(\.schema) }
-    var schemas: [String: Schema] = [:]
-    for schema in (roots + [Schema(of: Event.self), Schema(of: OAuthDetail.self)]).flatMap(\.named) {
+    var schemas: [String: JSONSchema] = [:]
+    for schema in (roots + [JSONSchema(of: Event.self), JSONSchema(of: OAuthDetail.self)]).flatMap(\.named) {
       switch schema {
       case .object(let object):
         let same = schemas[object.name].map { $0.members.map(\.name) == schema.members.map(\.name) } ?? true

@@ -104,7 +104,7 @@ public enum RPCReference {
 
       Its parameters:
 
-      \(Markdown.members(Schema(of: Event.self).members))
+      \(Markdown.members(JSONSchema(of: Event.self).members))
 
       \(Markdown.code("json", MethodExample.event.pretty()))
 

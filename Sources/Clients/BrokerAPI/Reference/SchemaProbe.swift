@@ -1,4 +1,4 @@
-extension Schema {
+extension JSONSchema {
   /// Asks the type itself: a decoder that has no data notes which members the type wants and of which types.
   /// A type that cannot be made from zeros, empty strings and absent members is a bug of ours and traps.
   public init<T: Decodable>(of type: T.Type, docs: [String: String]? = nil) {
@@ -10,8 +10,8 @@ extension Schema {
   }
 }
 
-private func probe<T: Decodable>(_ type: T.Type, docs: [String: String]? = nil) throws -> (Schema, T) {
-  let found: (Schema, Any)? =
+private func probe<T: Decodable>(_ type: T.Type, docs: [String: String]? = nil) throws -> (JSONSchema, T) {
+  let found: (JSONSchema, Any)? =
     switch type {
     case is JSON.Type: (.any, JSON.null)
     case is Bool.Type: (.boolean, false)
@@ -41,18 +41,18 @@ private func firstCase<T>(of type: T.Type) -> T? {
 
 private protocol ProbedList {
   init()
-  static func probeElement() throws -> Schema
+  static func probeElement() throws -> JSONSchema
 }
 extension Array: ProbedList where Element: Decodable {
-  static func probeElement() throws -> Schema { try probe(Element.self).0 }
+  static func probeElement() throws -> JSONSchema { try probe(Element.self).0 }
 }
 
 private protocol ProbedMap {
   init()
-  static func probeValue() throws -> Schema
+  static func probeValue() throws -> JSONSchema
 }
 extension Dictionary: ProbedMap where Key == String, Value: Decodable {
-  static func probeValue() throws -> Schema { try probe(Value.self).0 }
+  static func probeValue() throws -> JSONSchema { try probe(Value.self).0 }
 }
 
 private final class ProbingDecoder: Decoder, SingleValueDecodingContainer {
@@ -63,7 +63,7 @@ private final class ProbingDecoder: Decoder, SingleValueDecodingContainer {
   /// Names that the type asked for before it decoded them: it can do without.
   var optional: Set<String> = []
   /// Set where the type is a single value and no object.
-  var single: Schema?
+  var single: JSONSchema?
 
   init(docs: [String: String]) {
     self.docs = docs

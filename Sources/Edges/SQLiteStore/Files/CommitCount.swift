@@ -28,7 +28,7 @@ struct CommitCount {
   ///
   /// - Parameter sealer: the store's.
   /// - Returns: the commits that the database lacks; nil: none known.
-  mutating func compare(_ db: Connection, _ sealer: Sealer) throws -> LostCommits? {
+  mutating func compare(_ db: SQLiteConnection, _ sealer: Sealer) throws -> LostCommits? {
     let own = try db.read(Self.count)
     let file = paths.compactMap { Self.read($0, sealer) }.max { $0.count < $1.count }
     count = max(own ?? 0, file?.count ?? 0)

@@ -28,7 +28,7 @@ struct Opening {
   var onStep: (@Sendable (Int) -> Void)?
 
   struct Opened {
-    let database: Connection
+    let database: SQLiteConnection
     let keys: Keyring.Settled
     /// Repaired damage.
     var damageNotices: [String] = []
@@ -46,7 +46,7 @@ struct Opening {
     /// The note of its key cannot be read.
     var isNoteDamaged = false
     /// The schema version of the tables.
-    var version = Schema.version
+    var version = SQLiteSchema.version
     /// Nil: it is right.
     var header: SchemaHeader?
   }
@@ -63,13 +63,13 @@ struct Opening {
       if case .store(let under, let damage) = found, let structure = damage.structure {
         notices.append(try salvage(keyring.key(under), damage.version, because: structure))
       }
-      let database = try Connection(path: folder.database, writing)
+      let database = try SQLiteConnection(path: folder.database, writing)
       if case .store(_, let damage) = found, let header = damage.header {
         // A salvaged database has a new one.
         try header.correct(database)
         if let notice = header.notice(at: folder.database) { notices.append(notice) }
       }
-      try Schema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
+      try SQLiteSchema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
         try database.write { try Self.putKeyNote(in: $0, keyring.key.sealer) }
@@ -89,7 +89,7 @@ struct Opening {
   }
 
   /// The database names the right key: an interrupted change of it is completed or undone.
-  private func settled(_ database: Connection, _ under: Keyring.Under) throws -> Opened {
+  private func settled(_ database: SQLiteConnection, _ under: Keyring.Under) throws -> Opened {
     if case .previous(let old) = under { try reseal(database, from: old.sealer, to: keyring.key.sealer) }
     if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
     return Opened(database: database, keys: keyring.settle(under))
@@ -114,14 +114,14 @@ struct Opening {
   /// Writes a new database into an empty file.
   static func write(
     _ state: StoredState, _ accounts: [any PackedAccount], kept: [KeptRow] = [], under key: SealingKey,
-    to path: String, _ options: Connection.Options, commits: Int64 = 0
+    to path: String, _ options: SQLiteConnection.Options, commits: Int64 = 0
   ) throws {
     let sealer = key.sealer
     var status = stat()
     // The file was made just now.
     let now = Timestamp(seconds: stat(path, &status) == 0 ? Int64(status.st_mtim.tv_sec) : 0)
-    let database = try Connection(path: path, options)
-    try Schema.migrate(database)
+    let database = try SQLiteConnection(path: path, options)
+    try SQLiteSchema.migrate(database)
     try database.write { db in
       for row in kept { try row.put(in: db, sealer) }
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
@@ -147,9 +147,9 @@ struct Opening {
   }
 
   /// Opens the result of a rebuild.
-  func reopened() throws(StoreError) -> Connection {
+  func reopened() throws(StoreError) -> SQLiteConnection {
     do {
-      return try Connection(path: folder.database, writing)
+      return try SQLiteConnection(path: folder.database, writing)
     } catch {
       throw .writing(error, at: folder.database)
     }
@@ -171,7 +171,7 @@ struct Opening {
       var options = reading
       // The first start ended while it turned the log on: SQLite reads nothing before that is taken back.
       options.isReadOnly = folder.size(of: folder.database + "-journal") == 0
-      let database = try Connection(path: folder.database, options)
+      let database = try SQLiteConnection(path: folder.database, options)
       defer { try? database.close() }
       return try database.inspect { try look(in: $0) }
     } catch {
@@ -220,7 +220,7 @@ struct Opening {
   /// Reads all of the database on a separate connection.
   func verify() throws(StoreError) {
     do {
-      let database = try Connection(path: folder.database, reading)
+      let database = try SQLiteConnection(path: folder.database, reading)
       defer { try? database.close() }
       try database.read(verify)
     } catch {
@@ -240,7 +240,7 @@ struct Opening {
     // Damage to it concerns no account.
     guard let note = try DatabaseError.readable({ try db.value(sql, [.text(Keyring.noteName)])?.blob }) else {
       // The first start ended after the tables were made and before the key was noted; else it was removed.
-      if (try? Schema.isEmpty(db)) == true { return .nothing }
+      if (try? SQLiteSchema.isEmpty(db)) == true { return .nothing }
       return try keyWithoutNote(db, .damaged)
     }
     do throws(Sealer.Failure) {
@@ -272,7 +272,7 @@ struct Opening {
   }
 
   /// Checkpoints the log and empties it, so that no older data stay in it. False: the database is being read.
-  func cutLog(of database: Connection) throws -> Bool {
+  func cutLog(of database: SQLiteConnection) throws -> Bool {
     try database.use { try $0.checkpoint(.truncate) }
     return folder.size(of: folder.log) == 0
   }
@@ -280,21 +280,21 @@ struct Opening {
   // MARK: Connections
 
   /// For a look at the folder's database.
-  var reading: Connection.Options {
+  var reading: SQLiteConnection.Options {
     var options = Self.looking
     options.isImmutable = folder.isReadOnly && folder.size(of: folder.log) == 0
     return options
   }
 
-  static var looking: Connection.Options {
-    var options = Connection.Options()
+  static var looking: SQLiteConnection.Options {
+    var options = SQLiteConnection.Options()
     options.isReadOnly = true
     options.patience = patience
     options.preparations = [{ try $0.execute("PRAGMA trusted_schema = OFF") }]
     return options
   }
 
-  private var writing: Connection.Options {
+  private var writing: SQLiteConnection.Options {
     var options = Self.writing
     if let pageLimit { options.preparations.append { try $0.execute("PRAGMA max_page_count = \(pageLimit)") } }
     options.preparations.append { [log] in try log.watch($0) }
@@ -302,8 +302,8 @@ struct Opening {
   }
 
   /// How each database of ours is written: whole transactions, on disk when they are answered.
-  static var writing: Connection.Options {
-    var options = Connection.Options()
+  static var writing: SQLiteConnection.Options {
+    var options = SQLiteConnection.Options()
     options.patience = patience
     options.preparations = [
       { db in

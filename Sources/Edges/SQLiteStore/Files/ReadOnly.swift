@@ -12,11 +12,13 @@ extension Opening {
     }
     guard folder.size(of: folder.successor) == 0 else { throw refused("it must be replaced by \(folder.successor)") }
     guard case .store(let under, let damage) = try look() else { throw refused("it does not exist yet") }
-    guard damage.version == Schema.version else { throw refused("it must be prepared for this version of grantd") }
+    guard damage.version == SQLiteSchema.version else {
+      throw refused("it must be prepared for this version of grantd")
+    }
     if let structure = damage.structure { throw refused("it is damaged (\(structure))") }
     do {
       return Opened(
-        database: try Connection(path: folder.database, reading), keys: keyring.unchanged(keyring.key(under)))
+        database: try SQLiteConnection(path: folder.database, reading), keys: keyring.unchanged(keyring.key(under)))
     } catch {
       throw .opening(error, at: folder.database)
     }

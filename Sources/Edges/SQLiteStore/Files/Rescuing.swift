@@ -137,10 +137,10 @@ extension SQLiteStore {
   private func rescued(at path: String) throws(StoreError) -> Rescued {
     let database = try database()
     do {
-      let file = try Connection(path: path, Opening.writing)
+      let file = try SQLiteConnection(path: path, Opening.writing)
       defer { try? file.close() }
       try file.read { try SchemaHeader(of: $0, at: path) }.correct(file)
-      try Schema.migrate(file)
+      try SQLiteSchema.migrate(file)
       var unreadable: [AccountName] = []
       let (id, accounts, rest): (String, [StoredAccount], StoredState) = try file.read { db in
         let note = try db.value("SELECT value FROM meta WHERE name = ?", [.text(Keyring.noteName)])?.blob

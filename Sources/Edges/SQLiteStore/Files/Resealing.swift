@@ -14,7 +14,7 @@ extension Opening {
   /// - Returns: how many accounts and other rows cannot be read.
   @discardableResult
   func reseal(
-    _ database: Connection, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
+    _ database: SQLiteConnection, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
   ) throws -> Int {
     try database.write { db in
       let rest = try StoredState.readRest(db, sealer: old)

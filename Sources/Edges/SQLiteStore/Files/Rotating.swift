@@ -67,7 +67,7 @@ extension SQLiteStore {
   }
 
   /// As for a commit: checked before and after, because data written into a missing file are not saved.
-  private func openDatabase() throws(KeyRotationError) -> Connection {
+  private func openDatabase() throws(KeyRotationError) -> SQLiteConnection {
     do throws(StoreError) {
       let database = try database()
       try opening.folder.withdrawSuccessor()
@@ -81,7 +81,7 @@ extension SQLiteStore {
   }
 
   private func reseal(
-    _ database: Connection, from old: SealingKey, to new: SealingKey, in file: KeyFile
+    _ database: SQLiteConnection, from old: SealingKey, to new: SealingKey, in file: KeyFile
   ) throws(KeyRotationError) -> Int {
     var isCommitting = false
     do {
@@ -99,7 +99,7 @@ extension SQLiteStore {
 
   /// The rest of an earlier rotation: its key is in place, or the database must be examined first.
   private func clearNext(
-    beside file: KeyFile, _ key: SealingKey, _ database: Connection
+    beside file: KeyFile, _ key: SealingKey, _ database: SQLiteConnection
   ) throws(KeyRotationError) {
     do throws(SealingError) {
       guard try file.finishRotation(to: key) else { return }
@@ -112,7 +112,7 @@ extension SQLiteStore {
     file.removeNext()
   }
 
-  private func count(_ database: Connection) -> Int {
+  private func count(_ database: SQLiteConnection) -> Int {
     (try? database.read { try $0.number("SELECT count(*) FROM grants") }) ?? 0
   }
 

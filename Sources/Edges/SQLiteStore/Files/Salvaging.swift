@@ -30,13 +30,13 @@ extension Opening {
     folder.removeDraft()
     try folder.protect(folder.draft)
     do {
-      let damaged = try Connection(path: folder.database, Self.looking)
+      let damaged = try SQLiteConnection(path: folder.database, Self.looking)
       defer { try? damaged.close() }
       var options = Self.writing
       // What refers to a lost row is dropped afterwards.
       options.preparations.append { try $0.execute("PRAGMA foreign_keys = OFF") }
-      let new = try Connection(path: folder.draft, options)
-      try Schema.migrate(new, to: version)
+      let new = try SQLiteConnection(path: folder.draft, options)
+      try SQLiteSchema.migrate(new, to: version)
       let count = try damaged.inspect { from in
         try new.write { try Salvage(from: from, to: $0, sealer: key.sealer).run() }
       }
@@ -292,7 +292,7 @@ extension SQLiteStore {
   private func replaceBySalvage(_ detail: String) throws(StoreError) {
     let key = home.withLock { $0.key }
     do {
-      let count = try opening.draftSalvaged(key, Schema.version, because: detail)
+      let count = try opening.draftSalvaged(key, SQLiteSchema.version, because: detail)
       try installDraft { _ in }
       repaired.withLock { $0.notices.append(Opening.notice(opening.folder, count, detail)) }
     } catch {

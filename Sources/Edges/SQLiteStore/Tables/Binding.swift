@@ -45,7 +45,7 @@ extension SQLiteStore {
   ) async throws(StoreError) -> Value {
     try await on(packing) { () throws(StoreError) in
       do {
-        let database = try Connection(path: self.location, Opening.looking)
+        let database = try SQLiteConnection(path: self.location, Opening.looking)
         defer { try? database.close() }
         return try database.read(body)
       } catch {

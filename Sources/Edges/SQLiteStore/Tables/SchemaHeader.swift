@@ -13,23 +13,23 @@ struct SchemaHeader: Sendable {
   init(of db: Database, at path: String) throws {
     let application = try db.number("PRAGMA application_id")
     let stated = try db.number("PRAGMA user_version")
-    let isOurs = application == Schema.applicationID
-    if isOurs, stated == Schema.version, (try? StoredState.checkColumns(of: db)) != nil {
+    let isOurs = application == SQLiteSchema.applicationID
+    if isOurs, stated == SQLiteSchema.version, (try? StoredState.checkColumns(of: db)) != nil {
       (version, damage) = (stated, nil)
       return
     }
-    guard let found = try Schema.version(ofTablesIn: db) else {
+    guard let found = try SQLiteSchema.version(ofTablesIn: db) else {
       guard isOurs else { throw StoreError.corrupt(path: path, detail: "it is another program's database") }
-      guard stated <= Schema.version else {
-        throw StoreError.newer(path: path, found: stated, known: Schema.version)
+      guard stated <= SQLiteSchema.version else {
+        throw StoreError.newer(path: path, found: stated, known: SQLiteSchema.version)
       }
-      if stated == Schema.version { try StoredState.checkColumns(of: db) }
+      if stated == SQLiteSchema.version { try StoredState.checkColumns(of: db) }
       throw StoreError.corrupt(
         path: path, detail: "its header names schema \(stated), and its tables are those of no schema")
     }
     version = found
     if !isOurs {
-      damage = "application \(application) instead of \(Schema.applicationID)"
+      damage = "application \(application) instead of \(SQLiteSchema.applicationID)"
     } else {
       damage = stated == found ? nil : "schema \(stated) instead of \(found)"
     }
@@ -40,19 +40,19 @@ struct SchemaHeader: Sendable {
   }
 
   /// Before migrations.
-  func correct(_ database: Connection) throws {
+  func correct(_ database: SQLiteConnection) throws {
     guard damage != nil else { return }
     try database.write { db in
-      try db.execute("PRAGMA application_id = \(Schema.applicationID); PRAGMA user_version = \(version)")
+      try db.execute("PRAGMA application_id = \(SQLiteSchema.applicationID); PRAGMA user_version = \(version)")
     }
   }
 }
 
-extension Schema {
+extension SQLiteSchema {
   /// The version that has exactly these tables and columns; nil: none of the known ones.
   static func version(ofTablesIn db: Database) throws -> Int? {
     let found = try columns(of: db)
-    let empty = try Connection(path: ":memory:")
+    let empty = try SQLiteConnection(path: ":memory:")
     defer { try? empty.close() }
     for version in 1...version {
       try migrate(empty, to: version)

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// - Note: unchecked, because ``Database`` is not `Sendable`. A caller has it only while it has `turn`, and no result
 ///   of a call can hold it: results are `Sendable`, and no `body` keeps it.
-public final class Connection: @unchecked Sendable {
+public final class SQLiteConnection: @unchecked Sendable {
   public struct Options: Sendable {
     public var isReadOnly = false
     /// No program can change the file, and it has no log: SQLite makes no files next to it. Only with `isReadOnly`.

@@ -4,7 +4,7 @@ import SQLite
 /// adds or removes a column or a table: ``SchemaHeader`` compares the version with them.
 ///
 /// Times are milliseconds since 1970. Columns of type BLOB are sealed. Scopes are joined by a space.
-enum Schema {
+enum SQLiteSchema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID = 0x6772_6e74
   /// `user_version` of the databases that this program writes.
@@ -16,7 +16,7 @@ enum Schema {
   ///   accounts.
   /// - Parameter last: the version to stop at.
   static func migrate(
-    _ database: Connection, to last: Int = version, onStep: (@Sendable (Int) -> Void)? = nil,
+    _ database: SQLiteConnection, to last: Int = version, onStep: (@Sendable (Int) -> Void)? = nil,
     onWritePoint: (@Sendable (WritePoint) -> Void)? = nil
   ) throws {
     let found = try database.read { try $0.number("PRAGMA user_version") }

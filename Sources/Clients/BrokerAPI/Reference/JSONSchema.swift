@@ -1,13 +1,13 @@
 /// What JSON a type is, as far as the reference says it.
-public indirect enum Schema: Sendable, Equatable {
+public indirect enum JSONSchema: Sendable, Equatable {
   case any
   case boolean
   case integer
   case number
   case string
-  case array(Schema)
+  case array(JSONSchema)
   /// An object with any member names.
-  case map(Schema)
+  case map(JSONSchema)
   /// A closed set of strings, with the name of its type.
   case enumeration(name: String, cases: [String])
   case object(ObjectSchema)
@@ -39,7 +39,7 @@ public indirect enum Schema: Sendable, Equatable {
   }
 
   /// The named types in it, each once, itself first.
-  var named: [Schema] {
+  var named: [JSONSchema] {
     switch self {
     case .any, .boolean, .integer, .number, .string: []
     case .array(let element): element.named
@@ -57,7 +57,7 @@ public struct ObjectSchema: Sendable, Equatable {
 
   public struct Member: Sendable, Equatable {
     public var name: String
-    public var schema: Schema
+    public var schema: JSONSchema
     public var required: Bool
     /// Its meaning; empty if undocumented.
     public var meaning: String
@@ -73,7 +73,7 @@ public struct ObjectSchema: Sendable, Equatable {
   }
 }
 
-extension Schema {
+extension JSONSchema {
   func described(_ meaning: String) -> JSON {
     guard !meaning.isEmpty, case .object(let members) = json else { return json }
     let description = JSON.Member(name: "description", value: .string(meaning))
