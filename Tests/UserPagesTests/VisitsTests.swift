@@ -74,4 +74,23 @@ import Testing
   func form(text: String, isOne: Bool) {
     #expect((Fields(text) != nil) == isOne)
   }
+
+  @Test("A session runs four checks of providers at once, and remembers the last result")
+  func runs() {
+    var visits = Visits()
+    let isAdded = visits.add(link: "l", for: 1000, by: 7, at: .zero)
+    #expect(isAdded)
+    _ = visits.open(link: "l", by: 1000, as: "v", formToken: "t", at: .zero)
+    let all = (0..<6).map { ProviderRun(id: "\($0)", checking: "p\($0)") }
+    let first = all[..<4].map { visits.remember($0, in: "v") }
+    let fifth = visits.remember(all[4], in: "v")
+    #expect(first == [true, true, true, true] && !fifth)
+    for run in all[..<2] { run.ends(.checked([], nil), at: 10) }
+    let later = visits.remember(all[4], in: "v")
+    #expect(later)
+    #expect(visits.visit("v", of: 1000, at: .zero)?.runs.map(\.id) == ["2", "3", "1", "4"])
+    #expect(all[1].shows("p1", at: 19) && !all[1].shows("p1", at: 20) && all[4].shows("p4", at: 1000))
+    let other = visits.remember(all[5], in: "w")
+    #expect(!other)
+  }
 }

@@ -1,5 +1,6 @@
 """The cases, by the name that the command takes."""
 
+import adding
 import attacks
 import conditions
 import files
@@ -9,4 +10,4 @@ import real
 import views
 
 CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
-CASES |= pictures.CASES
+CASES |= adding.CASES | pictures.CASES

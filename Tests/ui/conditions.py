@@ -1,10 +1,9 @@
-"""What happens to an open page: a provider that hangs, a clock that jumps, many requests, a whole day."""
+"""What happens to an open page: a clock that jumps, many requests, a whole day."""
 
 import contextlib
 import os
 import re
 import shutil
-import socket
 import struct
 import subprocess
 import time
@@ -15,8 +14,6 @@ from views import CONFIRM, memory, press, shown, sign_in
 from world import ANSWER_SECONDS, HERE, Skip
 
 PAGE_SECONDS = 30
-# The broker gives a provider 30 seconds.
-HANGING_SECONDS = 60
 JUMP_SECONDS = 2 * 86400
 # The broker looks at the clock every 30 seconds if nothing else happens.
 CLOCK_SECONDS = 45
@@ -27,23 +24,6 @@ ACCOUNTS, OPEN_SECONDS, SETTLE_SECONDS = 10, 10, 5
 LATER_SECONDS = 30
 DAY_SECONDS, CPU_SECONDS = 86400, 1.0
 LOADS, GROWN_KIB = 25, 1024
-
-
-def hanging(stage):
-    """A new provider that accepts connections and answers nothing: a sentence with the next step, and nothing is stored."""
-    world = stage.world()
-    page = world.open("/add")
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        page.fill("#issuer", issuer)
-        before = page.loads
-        page.evaluate("void setTimeout(() => document.querySelector('form:has(#issuer) button').click(), 50)")
-        page.until(lambda: page.loads > before, "the answer to a provider that hangs", HANGING_SECONDS)
-        text = page.text()
-    assert issuer.removeprefix("http://") in text, text
-    assert page.evaluate("Boolean(document.querySelector('main .message, main form'))"), text
-    assert [one["provider"] for one in world.socket.call("provider.list")["providers"]] == ["demo"]
-    assert not world.socket.call("login.list")["logins"] and not world.socket.call("account.list")["accounts"]
 
 
 class Clock:
@@ -217,6 +197,6 @@ def lasting(stage):
 
 
 CASES = {
-    "hanging": hanging, "clock": clock, "crowd": crowd, "over-ssh": over_ssh, "quiet": quiet,
+    "clock": clock, "crowd": crowd, "over-ssh": over_ssh, "quiet": quiet,
     "lasting": lasting,
 }

@@ -163,11 +163,12 @@ extension HTTPRequestHead {
 /// A request over HTTP, as the broker's methods see it.
 public final class HTTPSession: Session {
   public let principal: Principal
-  private let exchange: HTTPExchange
+  /// Nil: it continues if no client waits for its answer.
+  private let exchange: HTTPExchange?
   /// The entrance that the request has not left.
   private let entrance = Mutex<Entrance?>(nil)
 
-  public init(_ principal: Principal, _ exchange: HTTPExchange) {
+  public init(_ principal: Principal, _ exchange: HTTPExchange?) {
     self.principal = principal
     self.exchange = exchange
   }
@@ -190,7 +191,7 @@ public final class HTTPSession: Session {
         retryAfter: 1)
     }
     self.entrance.withLock { $0 = entrance }
-    guard exchange.isOpen else {
+    guard isReading else {
       decided()
       return RPCError(.overloaded, "the caller has closed the connection")
     }
@@ -200,8 +201,8 @@ public final class HTTPSession: Session {
   public func decided() { entrance.withLock { $0.take() }?.leave() }
 
   public var caller: Caller { principal.caller }
-  public var isReading: Bool { exchange.isOpen }
+  public var isReading: Bool { exchange?.isOpen ?? true }
   public func notify(method: String, params: JSON) -> Bool { false }
   public func holdOpen() {}
-  public func onClose(_ action: @escaping @Sendable () -> Void) { exchange.onEnd(action) }
+  public func onClose(_ action: @escaping @Sendable () -> Void) { exchange?.onEnd(action) }
 }

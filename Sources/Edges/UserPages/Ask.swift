@@ -17,6 +17,8 @@ struct Ask: Sendable {
   let now: Int64
   private let principal: Principal
   private let exchange: HTTPExchange
+  /// Its calls continue after the answer.
+  private var outlives = false
 
   init(
     _ pages: UserPages, _ visit: Visits.Visit, _ principal: Principal, _ exchange: HTTPExchange, query: Fields,
@@ -34,12 +36,18 @@ struct Ask: Sendable {
   var user: UInt32 { principal.caller.uid }
   /// Commands that run as this user; nil: the broker runs as another one.
   var commands: (any OwnCommands)? { pages.commands.flatMap { $0.user == user && visit.sharesFiles ? $0 : nil } }
+  var outliving: Ask {
+    var copy = self
+    copy.outlives = true
+    return copy
+  }
+
   var path: String { String(exchange.head.path) }
   var isPost: Bool { exchange.head.method == .POST }
 
   /// Calls a method in the name of the user, by the same rules and with the same records as on the socket.
   func call<M: RPCMethod>(_ method: M.Type, _ params: M.Params) async -> Result<M.Result, RPCError> {
-    await HTTPSession(principal, exchange).perform(method, params, by: pages.broker)
+    await HTTPSession(principal, outlives ? nil : exchange).perform(method, params, by: pages.broker)
   }
 
   func reply() async -> HTTPReply {

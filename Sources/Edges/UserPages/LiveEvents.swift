@@ -70,13 +70,22 @@ final class LiveEvents: Session {
 
   func notify(method: String, params: JSON) -> Bool {
     guard exchange.isOpen else { return false }
-    if !Self.later.contains(params["type"]?.string ?? "") { isUrgent.store(true, ordering: .releasing) }
-    guard !isBlocked.exchange(true, ordering: .acquiringAndReleasing) else { return true }
+    tell(isUrgent: !Self.later.contains(params["type"]?.string ?? ""))
+    return true
+  }
+
+  /// Something of the page itself has changed.
+  func poke() {
+    if exchange.isOpen { tell(isUrgent: true) }
+  }
+
+  private func tell(isUrgent: Bool) {
+    if isUrgent { self.isUrgent.store(true, ordering: .releasing) }
+    guard !isBlocked.exchange(true, ordering: .acquiringAndReleasing) else { return }
     exchange.loop.execute { [self] in
       guard exchange.isWritable else { return exchange.onWritable { [self] in send() } }
       send()
     }
-    return true
   }
 
   private func send() {

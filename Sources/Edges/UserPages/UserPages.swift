@@ -88,6 +88,16 @@ public final class UserPages: Sendable {
     state.withLock { $0.visits.remember(login, in: visit.id) }
   }
 
+  func remember(_ run: ProviderRun, in visit: Visits.Visit) -> Bool {
+    state.withLock { $0.visits.remember(run, in: visit.id) }
+  }
+
+  /// The open pages of the session load their view again.
+  func changed(_ visit: Visits.Visit) {
+    let live = state.withLock { state in state.live.values.filter { $0.visit == visit.id } }
+    for events in live { events.poke() }
+  }
+
   func began(_ events: LiveEvents) {
     let now = surroundings.uptime()
     state.withLock { state in

@@ -36,6 +36,8 @@ struct Visits {
     var live = 0
     /// The sign-ins that were started here, the latest last.
     var logins: [StartedLogin] = []
+    /// The providers that were added or checked here, the latest last.
+    var runs: [ProviderRun] = []
   }
 
   enum Opening {
@@ -104,6 +106,14 @@ struct Visits {
     visit.logins.append(login)
     visit.logins = visit.logins.suffix(Self.mostLogins)
     visits[id] = visit
+  }
+
+  /// False: too many of them run.
+  mutating func remember(_ run: ProviderRun, in id: String) -> Bool {
+    guard var visit = visits[id], visit.runs.count(where: { !$0.hasEnded }) < ProviderRun.most else { return false }
+    visit.runs = visit.runs.filter { !$0.hasEnded } + visit.runs.filter(\.hasEnded).suffix(1) + [run]
+    visits[id] = visit
+    return true
   }
 
   /// Whether a link may still be used, or a page is open.

@@ -7,10 +7,9 @@ import ProviderTemplates
 /// Adding an account: a provider of this broker, or a new one from its issuer, by the methods that `grantctl setup` calls.
 extension Ask {
   private static let mostProviders = 60
-  /// Seconds that the checks of a provider may take.
-  private static let patience = 20.0
 
   func add() async -> HTTPReply {
+    if let id = query["run"] { return await shownRun(id) }
     if let provider = query["provider"] { return await checked(provider) }
     if let name = query["template"], let template = SetupTemplate.named(name) { return page(guide(template)) }
     var known: HTML = ""
@@ -43,7 +42,7 @@ extension Ask {
   }
 
   /// A new name for the account, and the button.
-  private func start(_ provider: String) -> HTML {
+  func start(_ provider: String) -> HTML {
     form(
       "/login", [("provider", provider)],
       """
@@ -93,7 +92,7 @@ extension Ask {
       return .seeOther("/add?provider=\(HTML.percentEncoded(same.provider))")
     }
     let base = String(issuer.host.prefix(60)).replacing(":", with: "-")
-    var first: RPCError?
+    var candidates: [ProviderRegister.Params] = []
     for candidate in issuer.candidates {
       var params = ProviderRegister.Params(issuer: candidate, provider: freeName(base, known))
       if let id = form["client_id"] {
@@ -101,21 +100,12 @@ extension Ask {
         params.client_secret = form["client_secret"].map { SecretText($0) }
         params.redirect_uri = await redirectURI()
       }
-      switch await call(ProviderRegister.self, params) {
-      case .success(let added): return .seeOther("/add?provider=\(HTML.percentEncoded(added.provider))")
-      case .failure(let error):
-        // The same issuer may be written with or without a slash at its end.
-        guard [.providerMisconfigured, .providerError].contains(error.reason) else {
-          return page(await notAdded(issuer, error), status: .conflict)
-        }
-        first = first ?? error
-      }
+      candidates.append(params)
     }
-    guard let first else { return page(.notFound, status: .badRequest) }
-    return page(await notAdded(issuer, first), status: .conflict)
+    return register(issuer, candidates)
   }
 
-  private func notAdded(_ issuer: IssuerText, _ error: RPCError) async -> View {
+  func notAdded(_ issuer: IssuerText, _ error: RPCError) async -> View {
     let isByHand = [.unsupportedByProvider, .registrationRejected].contains(error.reason)
     guard isByHand else {
       return View(
@@ -148,31 +138,7 @@ extension Ask {
     return ([base] + (2...99).map { "\(base)-\($0)" }).first { !taken.contains($0) } ?? base
   }
 
-  // MARK: The checks
-
-  private func checked(_ provider: String) async -> HTTPReply {
-    let checks: ProviderCheck.Result
-    switch await call(ProviderCheck.self, .init(provider: provider, timeout: Self.patience)) {
-    case .success(let result): checks = result
-    case .failure(let error): return page(.failed("Provider \(provider)", error, section: .home), status: .conflict)
-    }
-    let found = checks.checks.filter { $0.account == nil && $0.result != .skipped }
-    var rows = self.rows(found.filter { $0.result != .ok })
-    if checks.ok, case .success(let probe) = await call(LoginProbe.self, .init(provider: provider)) {
-      rows.append(row("Sign-in request", probe.result, probe.message, probe.hint))
-    }
-    let passed = found.filter { $0.result == .ok }
-    let folded: HTML =
-      "<details><summary>\(PageText.count(passed.count, "check")) passed</summary><ul class=\"steps\">\(self.rows(passed))</ul></details>"
-    return page(
-      View(
-        title: "Sign in at \(provider)", section: .home,
-        main: """
-          <div class="panels"><div class="panel"><h2>Sign in</h2>\(start(provider))</div>
-          <div class="panel"><h2>Checks</h2><ul class="steps">\(rows)</ul>\(folded)</div></div>
-
-          """, isStill: true))
-  }
+  // MARK: Checks
 
   func rows(_ checks: [ProviderCheck.Check]) -> [HTML] {
     checks.map { check in
