@@ -9,7 +9,7 @@ import re
 from grantd_testing import Wrong
 from grantd_testing.places import ROOT
 from pages import FOLDER, blocks, is_shown, names, sessions
-from rig import CASES, PROVIDER, case, must
+from rig import CASES, PROVIDER, PYPI, case, must
 from tunnel import Tunnel
 
 COLUMNS = 88
@@ -95,7 +95,7 @@ class Recipe:
     def environment(self, **more):
         """Also with the programs that only the tests' user has."""
         made = self.stage.environment(**more)
-        folders = [*map(str, self.path), str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]]
+        folders = [*map(str, self.path), str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"], str(PYPI)]
         return made | self.more | {"PATH": os.pathsep.join(folders)}
 
     def shell(self, text, **more):

@@ -66,9 +66,16 @@ def hasnt(text, word):
         raise Wrong(f"{word!r} is in {text[-1500:]!r}")
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# What `scripts/deps --tests` installs from PyPI: Google's and Azure's libraries, uv, and a newer Go than Debian's.
+PYPI = ROOT / ".build" / "python" / "bin"
+
+
 def find(program):
     """Also where people install what their distribution does not have."""
-    places = [os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/go/bin"]
+    if program == "go" and (PYPI / program).exists():
+        return str(PYPI / program)
+    places = [os.environ.get("PATH", ""), "/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/go/bin", str(PYPI)]
     return shutil.which(program, path=os.pathsep.join(places))
 
 

@@ -9,7 +9,7 @@ import sys
 import tarfile
 import urllib.parse
 
-from rig import ROBOT, Handler, Skip, case, find, has, hasnt, must
+from rig import PYPI, ROBOT, Handler, Skip, case, find, has, hasnt, must
 
 
 class Protected(Handler):
@@ -214,7 +214,7 @@ print(c.token)
 
 @case("gcp.executable")
 def gcp(stage):
-    python = find("python3") or sys.executable
+    python = PYPI / "python3" if PYPI.is_dir() else find("python3") or sys.executable
     if stage.run(python, "-c", "import google.auth, requests").status:
         raise Skip("Python's google-auth is not installed")
     server = stage.serve(TokenService)

@@ -7,7 +7,7 @@ from cases.files import configured, gone, own, there
 from cases.kubernetes import Cluster
 from cases.languages import TokenService
 from recipes import ACCOUNT, recipe
-from rig import ROBOT, Handler, Skip, has, must
+from rig import PYPI, ROBOT, Handler, Skip, has, must
 
 
 @recipe("kubectl", "kubectl")
@@ -44,7 +44,11 @@ class Buckets(Handler):
 
 
 def needs(stage, page, *modules):
-    if page.shell(f"python3 -c 'import {', '.join(modules)}'").status:
+    """With the Python of the path, or the one that has what `scripts/deps --tests` installs."""
+    lacks = f"python3 -c 'import {', '.join(modules)}'"
+    if page.shell(lacks).status and PYPI.is_dir():
+        page.path.insert(0, PYPI)
+    if page.shell(lacks).status:
         raise Skip(f"Python has no {' or '.join(modules)}")
 
 

@@ -1,9 +1,11 @@
 """pip, uv, cargo and go, as their pages have them."""
 
+import pathlib
+
 from cases.languages import crates, modules, needs_goauth, rust, serve
 from cases.python import Index, pips
 from recipes import recipe
-from rig import has, must
+from rig import find, has, must
 
 MAPPING = "~/.config/grantd/helper.toml"
 
@@ -66,6 +68,7 @@ def go(stage, page):
     needs_goauth(stage)
     server = serve(stage, modules)
     page.answer({"goproxy.example.com": server})
+    page.path = [pathlib.Path(find("go")).parent]
     page.more |= {"GOPATH": str(stage.folder / "go"), "GOTOOLCHAIN": "local", "GO111MODULE": "on", "GOFLAGS": "-mod=mod"}
     has(page.run().ok().out, "example.com/sample v1.0.0")
     page.is_written("~/.config/go/env")
