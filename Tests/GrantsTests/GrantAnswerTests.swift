@@ -2,7 +2,7 @@ import Grants
 import OAuth
 import Testing
 
-private let failure = Failure(message: "out of order", at: start)
+private let failure = FailureRecord(message: "unavailable", at: start)
 private let misconfigured = Standing.misconfigured(failure)
 private let loginRequired = Standing.loginRequired(.refused, failure)
 

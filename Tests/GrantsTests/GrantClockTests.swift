@@ -149,7 +149,7 @@ private let year = 365 * 86_400.0
     var grant = grant()
     let attempt = grant.begun(at: at(100))
     _ = grant.clockStepped(by: .seconds(year))
-    if isLate { _ = grant.overdue(attempt, Failure(message: "late", at: at(130 + year)), policy: steady) }
+    if isLate { _ = grant.overdue(attempt, FailureRecord(message: "late", at: at(130 + year)), policy: steady) }
     guard case .commit = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil) else {
       Issue.record("the answer was discarded")
       return

@@ -27,7 +27,7 @@ import Testing
       _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
       _ = grant.committed(attempt, jitter: 0)
     case .refreshing: break
-    case .overdue: _ = grant.overdue(attempt, Failure(message: "late", at: at(2930)), policy: steady)
+    case .overdue: _ = grant.overdue(attempt, FailureRecord(message: "late", at: at(2930)), policy: steady)
     case .committing: _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
     case .replaced:
       var new = savedGrant(refreshToken: "refresh-9", generation: 5)
@@ -88,7 +88,7 @@ import Testing
   func overdue(place: Place) {
     var (grant, attempt) = grant(in: place)
     let (saved, phase) = (grant.saved, grant.phase)
-    let failure = Failure(message: "no answer", at: at(3000))
+    let failure = FailureRecord(message: "no answer", at: at(3000))
     let outcome = grant.overdue(attempt, failure, policy: steady)
     guard place == .refreshing else {
       #expect(outcome == nil && grant.saved == saved && grant.phase == phase)
@@ -161,7 +161,7 @@ import Testing
     case .already: #expect(place.isAnswerTaken || place == .committing)
     case .impossible: Issue.record("impossible")
     }
-    let ended = Standing.loginRequired(.refused, Failure(message: "", at: at(0)))
+    let ended = Standing.loginRequired(.refused, FailureRecord(message: "", at: at(0)))
     var dead = Grant(saved: savedGrant(standing: ended), token: nil, jitter: 0)
     #expect(dead.beginRefresh(at: at(1)) == .impossible)
     #expect(dead.due(at: at(1), policy: steady) == .nothing)
@@ -171,7 +171,7 @@ import Testing
 
   @Test("An immediate retry makes waiting attempts due, and does not reopen an ended grant")
   func retryNow() {
-    let failure = Failure(message: "", at: at(0))
+    let failure = FailureRecord(message: "", at: at(0))
     let standings: [(Standing, Grant.Due)] = [
       (.good, .nothing), (.failing(failure, count: 4, retryAt: at(900)), .refresh), (.misconfigured(failure), .refresh),
       (.loginRequired(.refused, failure), .nothing),

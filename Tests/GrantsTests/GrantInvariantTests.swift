@@ -112,7 +112,7 @@ import Testing
     mutating func overdue() {
       guard let attempt = open.randomElement(using: &random) else { return }
       let isCurrent = grant.phase == .refreshing(attempt)
-      let saved = grant.overdue(attempt, Failure(message: "", at: at(clock)), policy: policy)
+      let saved = grant.overdue(attempt, FailureRecord(message: "", at: at(clock)), policy: policy)
       demand((saved != nil) == isCurrent, "an answer is overdue without a waiting attempt")
       if let saved { disk.grant = saved }
     }

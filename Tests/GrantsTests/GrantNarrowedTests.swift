@@ -365,7 +365,7 @@ import Testing
     #expect(next.key == SavedToken.Key())
     grant = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)
     refresh(&grant, mail, at: 10)
-    grant.signedOut(Failure(message: "signed out", at: at(20)))
+    grant.signedOut(FailureRecord(message: "signed out", at: at(20)))
     #expect(grant.livingTokens.isEmpty && served(grant, mail, at: 30) == nil)
     #expect(served(grant, SavedToken.Key(), at: 30) == nil)
   }

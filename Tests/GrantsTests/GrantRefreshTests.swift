@@ -365,10 +365,10 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     let failure = ProviderFailure.misconfigured(message: "invalid_client", OAuthError(code: .invalidClient))
     #expect(grant.failed(failure, at: at(3000)) == .misconfigured(grant.saved))
     guard case .misconfigured(let told) = grant.saved.standing else {
-      Issue.record("it stands as \(grant.saved.standing)")
+      Issue.record("the state is \(grant.saved.standing)")
       return
     }
-    #expect(told == Failure(message: "invalid_client", oauth: OAuthError(code: .invalidClient), at: at(3000)))
+    #expect(told == FailureRecord(message: "invalid_client", oauth: OAuthError(code: .invalidClient), at: at(3000)))
     grant.retryNow(at: at(3001))
     #expect(grant.due(at: at(3001), policy: steady) == .refresh)
     grant.refreshed(issued(), at: at(3001))

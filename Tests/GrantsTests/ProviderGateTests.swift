@@ -2,7 +2,7 @@ import Grants
 import OAuth
 import Testing
 
-private let told = Failure(message: "no answer", at: start)
+private let told = FailureRecord(message: "no answer", at: start)
 
 /// Seconds since the machine started.
 private func up(_ seconds: Double) -> Duration { .milliseconds(Int64(seconds * 1000)) }

@@ -46,7 +46,7 @@ private let day = 86_400.0
 
   @Test("A dead grant's refresh token is nothing to warn of")
   func dead() {
-    let failure = Failure(message: "invalid_grant", at: start)
+    let failure = FailureRecord(message: "invalid_grant", at: start)
     let grant = grant(days: 90, standing: .loginRequired(.refused, failure))
     #expect(grant.nextAnnouncement(learned: nil, policy: steady, at: at(85 * day)) == nil)
   }

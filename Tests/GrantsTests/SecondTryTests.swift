@@ -109,7 +109,8 @@ import Testing
     _ = grant.failed(Self.refused, at: at(4000))
     #expect(grant.beginRefresh(at: at(4001)) == .impossible)
     var bare = Grant(
-      saved: savedGrant(refreshToken: nil, standing: .loginRequired(.noRefreshToken, Failure(message: "", at: start))),
+      saved: savedGrant(
+        refreshToken: nil, standing: .loginRequired(.noRefreshToken, FailureRecord(message: "", at: start))),
       token: nil, jitter: 0)
     let isBareReopened = bare.reopen(at: at(1))
     #expect(!isBareReopened)

@@ -94,7 +94,7 @@ enum Sample {
 
   static func time(_ milliseconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds) }
 
-  static let failure = Failure(
+  static let failure = FailureRecord(
     message: "the provider said \"no\" – ¿por qué?\0",
     oauth: OAuthError(
       code: OAuthErrorCode(rawValue: "invalid_grant"), description: "Token expired", uri: "https://op.example/e"),
@@ -193,7 +193,7 @@ enum Sample {
         issuedAt: time(0), expiresAt: nil)),
     .putGrant(fullGrant("full")), .putGrant(grant("minimal")),
     .putGrant(fullGrant("failing", standing: .failing(failure, count: 7, retryAt: time(99)))),
-    .putGrant(fullGrant("login", standing: .loginRequired(.lostRotation, Failure(message: "", at: time(0))))),
+    .putGrant(fullGrant("login", standing: .loginRequired(.lostRotation, FailureRecord(message: "", at: time(0))))),
     .putGrant(fullGrant("refused-once", standing: .loginRequired(.refused, failure), isRefusedOnce: true)),
     .putGrant(fullGrant("config", standing: .misconfigured(failure))),
     .putIntent(intent("full")), .putLogin(login("l1", full: true)), .putLogin(login("l2", full: false)),

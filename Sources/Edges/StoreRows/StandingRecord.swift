@@ -12,7 +12,7 @@ struct StandingRecord {
   }
 
   struct Detail: Codable {
-    var failure: Failure
+    var failure: FailureRecord
     var count: Int?
     var retryAt: Timestamp?
     var reason: LoginReason?

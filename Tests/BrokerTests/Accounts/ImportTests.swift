@@ -63,7 +63,7 @@ import Testing
   /// An account of "work" whose grant has ended. Who has uid 1001 may sign in.
   private func ended(userinfo: Bool = true) async throws -> Rig {
     let store = MemoryStore()
-    let standing = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    let standing = Standing.loginRequired(.refused, FailureRecord(message: "over", at: ManualClock.start))
     try await store.signIn("work", age: .seconds(7200), standing: standing)
     let rig = try await Rig(store: store, configuration: Self.configuration(userinfo: userinfo))
     rig.transport.answer(.token, TokenServer.rotating)

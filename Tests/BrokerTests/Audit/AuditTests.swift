@@ -193,7 +193,7 @@ import Testing
   func failuresOfAccounts() async throws {
     let (real, made) = ((1...40).map { "real\($0)" }, (1...40).map { "made\($0)" })
     let store = MemoryStore()
-    let ended = Standing.loginRequired(.refused, Failure(message: "revoked", at: ManualClock.start))
+    let ended = Standing.loginRequired(.refused, FailureRecord(message: "revoked", at: ManualClock.start))
     for name in real { try await store.signIn(name, age: .seconds(4000), standing: ended) }
     let rig = try await Rig(store: store)
     for name in made + real {

@@ -186,7 +186,7 @@ import Testing
 
   @Test("An account that has ended, and a provider that fails, are refusals that say what to do")
   func failures() async throws {
-    let failure = Failure(message: "revoked", at: ManualClock.start)
+    let failure = FailureRecord(message: "revoked", at: ManualClock.start)
     let ended = try await rig(store: try await signedIn(.loginRequired(.refused, failure), age: .seconds(4000)))
     let error = await refusal("grantd.work", ended)
     #expect(error?.reason == .loginRequired && error?.hint?.contains("grantctl login") == true)

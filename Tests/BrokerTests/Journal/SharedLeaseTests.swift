@@ -220,7 +220,7 @@ import Testing
     // As a sign-out does, which counts no token.
     var grant = try #require(world.database.disk.grant("work"))
     grant.refreshToken = nil
-    let told = Failure(message: "signed out", at: world.clock.now)
+    let told = FailureRecord(message: "signed out", at: world.clock.now)
     grant.standing = .loginRequired(.signedOut, told)
     try await store.commit([.putGrant(grant), .removeIntent(account("work"))])
     world.brokers[0].store.set(.works)

@@ -130,7 +130,7 @@ import Testing
 
   @Test func aNewLoginRevivesADeadGrantAndCountsOn() async throws {
     let store = MemoryStore()
-    let dead = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    let dead = Standing.loginRequired(.refused, FailureRecord(message: "over", at: ManualClock.start))
     try await store.signIn("work", age: .seconds(3700), standing: dead)
     let rig = try await Rig(store: store)
     #expect(await rig.reason { try await rig.token("work") } == .loginRequired)

@@ -170,7 +170,8 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("fresh")
     try await store.signIn("none", refreshes: false)
-    try await store.signIn("ended", standing: .loginRequired(.refused, Failure(message: "no", at: ManualClock.start)))
+    try await store.signIn(
+      "ended", standing: .loginRequired(.refused, FailureRecord(message: "no", at: ManualClock.start)))
     for (name, days) in [("old", 2), ("late", 100)] {
       try await store.signIn(name)
       var grant = try #require(store.grant(name))

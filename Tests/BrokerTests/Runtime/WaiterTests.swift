@@ -126,7 +126,7 @@ import Testing
 
   @Test("Requests that wait until it is known whose an import is are of the user's share") func imports() async throws {
     let store = MemoryStore()
-    let standing = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    let standing = Standing.loginRequired(.refused, FailureRecord(message: "over", at: ManualClock.start))
     try await store.signIn("work", age: .seconds(7200), standing: standing)
     let rig = try await rig(store)
     rig.transport.answer(.token, TokenServer.rotating)

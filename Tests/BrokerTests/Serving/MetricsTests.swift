@@ -33,7 +33,7 @@ import Testing
     try await store.signIn("secret-name-1")
     try await store.signIn("secret-name-2")
     try await store.signIn(
-      "secret-name-3", standing: .loginRequired(.refused, Failure(message: "no", at: ManualClock.start)))
+      "secret-name-3", standing: .loginRequired(.refused, FailureRecord(message: "no", at: ManualClock.start)))
     let rig = try await Rig(
       store: store, configuration: .plain([OAuthProvider(.plain()), OAuthProvider(.plain("other"))]))
     let metrics = try await scrape(rig)

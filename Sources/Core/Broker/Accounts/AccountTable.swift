@@ -42,7 +42,7 @@ final class AccountTable {
   /// Challenges of servers that only a login can answer; those of removed accounts have no effect.
   var stepUps: [AccountName: StepUp] = [:]
   /// Accounts that their provider has blocked, as the answer to a request of a caller said, by the login of the grant.
-  var blocked: [AccountName: (failure: Failure, login: Timestamp)] = [:]
+  var blocked: [AccountName: (failure: FailureRecord, login: Timestamp)] = [:]
   /// Accounts with a fresh token that a server refused, which requires tokens for its own resource; since when.
   var otherAudiences: [AccountName: Timestamp] = [:]
   /// An account's secrets cannot be opened: says what to make of the rest.

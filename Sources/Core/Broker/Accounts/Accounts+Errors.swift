@@ -4,7 +4,7 @@ import OAuth
 
 // The reasons why an account has no token, each with the user's next step.
 extension Accounts {
-  func loginRequired(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> RPCError {
+  func loginRequired(_ grant: Grant, _ reason: LoginReason, _ failure: FailureRecord?) -> RPCError {
     let why =
       switch reason {
       case .refused: "the provider ended the grant"
@@ -25,7 +25,7 @@ extension Accounts {
   }
 
   /// The refresh token that the provider refused came from an older copy of the database.
-  private func olderCopy(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> String {
+  private func olderCopy(_ grant: Grant, _ reason: LoginReason, _ failure: FailureRecord?) -> String {
     guard reason == .refused || reason == .lostRotation, let older = journal.older, let failure,
       failure.at >= older.found, grant.saved.refreshTokenSince < older.found + .seconds(1),
       grant.token.map({ $0.issuedAt < older.found + .seconds(1) }) ?? true
@@ -42,7 +42,7 @@ extension Accounts {
     return "Sign in again with `grantctl login \(saved.provider) \(saved.account)`."
   }
 
-  func misconfigured(_ grant: Grant, _ failure: Failure) -> RPCError {
+  func misconfigured(_ grant: Grant, _ failure: FailureRecord) -> RPCError {
     guard let connection = providers[grant.saved.provider] else {
       if journal.isSetAside(grant.saved.provider) {
         return RPCError(
@@ -74,7 +74,7 @@ extension Accounts {
 
   /// The provider refused the account's refresh with a code that usually concerns the client.
   private func refused(
-    _ grant: Grant, _ failure: Failure, _ oauth: OAuthError, _ connection: ProviderConnection
+    _ grant: Grant, _ failure: FailureRecord, _ oauth: OAuthError, _ connection: ProviderConnection
   ) -> RPCError {
     let (name, provider) = (grant.saved.account, grant.saved.provider)
     let code = oauth.code.rawValue.printable(limit: 64)
@@ -95,7 +95,7 @@ extension Accounts {
       oauth: OAuthDetail(oauth))
   }
 
-  func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
+  func unavailable(_ grant: Grant, _ failure: FailureRecord, retryAt: Timestamp) -> RPCError {
     if case .overdue(let attempt, _) = grant.phase { return awaited(grant, failure, attempt) }
     let wait = max(1, (retryAt - now).wholeSeconds)
     let isPlanned = grant.nextMoment(policy: refreshPolicy, at: now).map { $0 <= retryAt } ?? true
@@ -127,7 +127,7 @@ extension Accounts {
   }
 
   /// A refresh had no answer in time, and its answer may still come.
-  private func awaited(_ grant: Grant, _ failure: Failure, _ attempt: Grant.Attempt) -> RPCError {
+  private func awaited(_ grant: Grant, _ failure: FailureRecord, _ attempt: Grant.Attempt) -> RPCError {
     let left = max(1, (attempt.sentAt + Limit.lateAnswer - now).wholeSeconds)
     let ago = max(0, (now - attempt.sentAt).wholeSeconds)
     let name = grant.saved.provider

@@ -116,7 +116,7 @@ extension Accounts {
         + "\(grant.saved.account) --scope …`.")
   }
 
-  func notGranted(_ grant: Grant, _ key: SavedToken.Key, _ failure: Failure) -> RPCError {
+  func notGranted(_ grant: Grant, _ key: SavedToken.Key, _ failure: FailureRecord) -> RPCError {
     let what = [key.scope, key.place ?? ""].filter { !$0.isEmpty }.joined(separator: " for ").prefix(200)
     return RPCError(
       .scopeNotGranted, "the provider gives account \(grant.saved.account) no token of \(what): \(failure.message)",

@@ -28,7 +28,7 @@ extension Accounts {
   }
 
   /// Its refresh is due and rests, since the provider does not answer.
-  private func heldUp(_ grant: Grant) -> (failure: Failure, retryAt: Timestamp)? {
+  private func heldUp(_ grant: Grant) -> (failure: FailureRecord, retryAt: Timestamp)? {
     guard grant.phase == .idle, let connection = providers[grant.saved.provider],
       case .unreachable(let failure, _, let retryAt) = connection.condition,
       let moment = grant.nextMoment(policy: refreshPolicy, at: now), moment <= now
@@ -120,7 +120,7 @@ extension Accounts {
 
   private func lastError(_ grant: Grant) -> AccountView.LastError? {
     let saved = grant.saved
-    func view(_ error: RPCError, _ failure: Failure) -> AccountView.LastError {
+    func view(_ error: RPCError, _ failure: FailureRecord) -> AccountView.LastError {
       .init(
         reason: error.reason ?? .providerError, message: failure.message, hint: error.hint ?? "",
         at: failure.at.seconds, oauth: error.oauth)
@@ -129,8 +129,8 @@ extension Accounts {
     switch saved.standing {
     case .good, .failing:
       guard let connection = providers[saved.provider] else {
-        let error = misconfigured(grant, Failure(message: "", at: configuredAt))
-        return view(error, Failure(message: error.message, at: configuredAt))
+        let error = misconfigured(grant, FailureRecord(message: "", at: configuredAt))
+        return view(error, FailureRecord(message: error.message, at: configuredAt))
       }
       if let failure = connection.suspended { return view(misconfigured(grant, failure), failure) }
     case .loginRequired, .misconfigured: break

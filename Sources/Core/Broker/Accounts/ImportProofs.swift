@@ -112,7 +112,7 @@ extension Imports: ImportProofs {
   }
 
   private func unnamed(_ grant: Grant, _ message: String) -> RPCError {
-    refusal(grant, Failure(message: "nothing says whose the imported refresh token is: \(message)", at: now))
+    refusal(grant, FailureRecord(message: "nothing says whose the imported refresh token is: \(message)", at: now))
   }
 
   /// Callers get this error for a time, during which the provider is not asked again.
@@ -130,13 +130,13 @@ extension Imports: ImportProofs {
   }
 
   private func disprove(_ account: AccountName, _ message: String) async {
-    accounts[account]?.disproved(Failure(message: message, at: now))
+    accounts[account]?.disproved(FailureRecord(message: message, at: now))
     await accounts.saveStanding(of: account, "that an import is not the account's person's")
     if let grant = accounts[account] { accounts.reportEnd(of: grant) }
   }
 
   /// Why an import was not taken.
-  func refusal(_ grant: Grant, _ failure: Failure) -> RPCError {
+  func refusal(_ grant: Grant, _ failure: FailureRecord) -> RPCError {
     let saved = grant.saved
     let person = saved.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "its person"
     return RPCError(

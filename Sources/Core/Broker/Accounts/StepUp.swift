@@ -122,7 +122,7 @@ extension Accounts {
 
 extension Accounts {
   /// The provider has blocked the user, as its API said; nil: as far as is known it has not.
-  func blocked(_ grant: Grant) -> Failure? {
+  func blocked(_ grant: Grant) -> FailureRecord? {
     guard let known = table.blocked[grant.saved.account], known.login == grant.saved.loggedInAt else { return nil }
     return known.failure
   }
@@ -134,7 +134,7 @@ extension Accounts {
     let saved = self[account]?.saved
     if let saved {
       if table.blocked[account] == nil, table.blocked.count >= Limit.stepUps { table.blocked = [:] }
-      table.blocked[account] = (Failure(message: message, at: now), saved.loggedInAt)
+      table.blocked[account] = (FailureRecord(message: message, at: now), saved.loggedInAt)
     }
     let provider = saved.map { "provider \($0.provider): " } ?? ""
     return RPCError(.providerError, "\(provider)\(message)", hint: Self.blockedHint)

@@ -231,7 +231,7 @@ final class AuthorizedCalls: Piece {
   func provider(of account: AccountName) throws(RPCError) -> any Provider {
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     guard let provider = providers[grant.saved.provider]?.provider else {
-      throw accounts.misconfigured(grant, Failure(message: "", at: now))
+      throw accounts.misconfigured(grant, FailureRecord(message: "", at: now))
     }
     return provider
   }

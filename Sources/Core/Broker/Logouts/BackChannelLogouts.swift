@@ -123,7 +123,7 @@ final class BackChannelLogouts: Piece {
         "\(account): \(message)\(isOffline ? "; its offline access goes on" : "")",
         metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
       guard !isOffline else { return }
-      accounts[account]?.signedOut(Failure(message: message, at: now))
+      accounts[account]?.signedOut(FailureRecord(message: message, at: now))
       accounts.changed(account)
       guard await accounts.saveStanding(of: account, "the end of a session", replacing: true) else { continue }
       return await signedOut(saved)

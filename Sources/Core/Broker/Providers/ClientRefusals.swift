@@ -11,18 +11,18 @@ struct ClientRefusals: Sendable {
   static let most = 3
 
   private var accounts: Set<AccountName> = []
-  private(set) var failure: Failure?
+  private(set) var failure: FailureRecord?
   /// Until then refreshes rest that no caller waits for.
   var until: Timestamp?
 
-  mutating func add(_ account: AccountName, _ failure: Failure, at now: Timestamp) {
+  mutating func add(_ account: AccountName, _ failure: FailureRecord, at now: Timestamp) {
     if accounts.count < Self.most { accounts.insert(account) }
     self.failure = failure
     if accounts.count >= Self.most { until = now + Limit.suspension }
   }
 
   /// Why refreshes rest now, if they do. A rest that is longer than any is from before the clock was set back.
-  func rest(at now: Timestamp) -> (failure: Failure, until: Timestamp)? {
+  func rest(at now: Timestamp) -> (failure: FailureRecord, until: Timestamp)? {
     guard let failure, let until, until > now, until - now <= Limit.suspension else { return nil }
     return (failure, until)
   }

@@ -5,9 +5,9 @@ import OAuth
 enum ProviderCondition: Equatable {
   case ok
   /// It refuses this client: its settings must be corrected.
-  case suspended(Failure, until: Timestamp)
+  case suspended(FailureRecord, until: Timestamp)
   /// It does not answer; tried again from `retryAt` on.
-  case unreachable(Failure, since: Timestamp, retryAt: Timestamp)
+  case unreachable(FailureRecord, since: Timestamp, retryAt: Timestamp)
   /// It answers again, and gets more requests little by little.
   case recovering
 }

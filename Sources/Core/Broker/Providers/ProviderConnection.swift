@@ -46,7 +46,7 @@ final class ProviderConnection: Piece {
   /// What refreshes under these settings showed.
   struct RefreshHistory {
     /// The provider refuses this client: until then its refreshes rest.
-    var suspension: (failure: Failure, until: Timestamp)?
+    var suspension: (failure: FailureRecord, until: Timestamp)?
     /// Refreshes of several accounts that were refused with codes that usually concern the client.
     var clientRefusals = ClientRefusals()
     /// When the refresh token of any account was last accepted.
@@ -54,7 +54,7 @@ final class ProviderConnection: Piece {
     var narrowingResult = NarrowingResult.unknown
   }
 
-  var suspension: (failure: Failure, until: Timestamp)? {
+  var suspension: (failure: FailureRecord, until: Timestamp)? {
     get { history.suspension }
     set { history.suspension = newValue }
   }
@@ -149,7 +149,7 @@ final class ProviderConnection: Piece {
   }
 
   /// Why its refreshes rest now, if they do. A rest longer than any is from before the clock was set back.
-  var suspended: Failure? {
+  var suspended: FailureRecord? {
     guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
     return suspension.failure
   }

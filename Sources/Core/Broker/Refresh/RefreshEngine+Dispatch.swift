@@ -9,9 +9,9 @@ extension RefreshEngine {
     /// It runs, or will when it is its turn.
     case underWay
     case impossible
-    case suspended(Failure)
+    case suspended(FailureRecord)
     /// The provider does not answer.
-    case unreachable(Failure, retryAt: Timestamp)
+    case unreachable(FailureRecord, retryAt: Timestamp)
     /// Its answer could not be saved.
     case heldBack(StoreError)
   }
@@ -27,14 +27,16 @@ extension RefreshEngine {
   ) -> Started {
     guard !isDraining, let grant = accounts[account] else { return .impossible }
     let name = grant.saved.provider
-    guard let connection = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
+    guard let connection = providers[name] else {
+      return .suspended(FailureRecord(message: gone(name).message, at: now))
+    }
     guard grant.phase == .idle, !trades.fetching.contains(account) else {
       accounts[account]?.wants(key, by: asker, until: until)
       return .underWay
     }
     if let failure = connection.suspended { return .suspended(failure) }
     guard isOfOwnClient(grant.saved) else {
-      return .suspended(Failure(message: accounts.otherClient(grant.saved), at: now))
+      return .suspended(FailureRecord(message: accounts.otherClient(grant.saved), at: now))
     }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing {
@@ -166,8 +168,8 @@ extension RefreshEngine {
     return (account, false, true)
   }
 
-  private func rateLimit(of name: ProviderName) -> Failure {
-    Failure(message: "provider \(name) limits the rate of requests (HTTP 429)", at: now)
+  private func rateLimit(of name: ProviderName) -> FailureRecord {
+    FailureRecord(message: "provider \(name) limits the rate of requests (HTTP 429)", at: now)
   }
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
@@ -217,7 +219,7 @@ extension RefreshEngine {
       // That it had no answer in time was counted then.
       guard let ticket else { return }
       if ticket.isProbe { queues.countProbe(account, at: name) }
-      let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+      let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
       let turn = connection.gate.failed(
         ticket, told, retryAfter: failure.retryAfter, at: uptime, policy: accounts.refreshPolicy,
         jitter: surroundings.jitter())
@@ -244,7 +246,7 @@ extension RefreshEngine {
     Task { await providers.saveLimit(of: name) }
   }
 
-  private func unreachable(_ name: ProviderName, _ failure: Failure) {
+  private func unreachable(_ name: ProviderName, _ failure: FailureRecord) {
     measures.providerUnreachable(name)
     queues[name]?.probes = [:]
     let hint = "Nothing to do: it is tried again by itself. `grantctl doctor \(name)` tells more."

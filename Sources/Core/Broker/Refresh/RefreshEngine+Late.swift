@@ -26,7 +26,7 @@ extension RefreshEngine {
     _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket,
     _ error: TransportError
   ) async {
-    let told = Failure(message: error.message, at: now)
+    let told = FailureRecord(message: error.message, at: now)
     // The answer may have been quicker than this.
     guard let saved = accounts[account]?.overdue(attempt, told, policy: accounts.refreshPolicy) else { return }
     let (name, failure) = (asked.provider.name, ProviderFailure.lost(message: error.message))

@@ -284,7 +284,7 @@ extension RefreshEngine {
       if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       return .ended
     case .misconfigured(let saved):
-      let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+      let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
       // That makes new settings.
       _ = await providers.hasOtherAuthentication(after: failure, at: asked.provider.name)
       if !isCurrent(asked) {
@@ -323,7 +323,7 @@ extension RefreshEngine {
   }
 
   func unavailable(_ account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {
-    let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
     return accounts[account].map { accounts.unavailable($0, told, retryAt: retryAt) }
       ?? RPCError(.unknownAccount, failure.message)
   }

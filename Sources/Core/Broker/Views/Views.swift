@@ -154,7 +154,7 @@ final class Views: Piece {
   // MARK: Providers
 
   private func conditionView(_ connection: ProviderConnection) -> BrokerStatus.ConditionView {
-    let (condition, since, retryAt, failure): (String, Timestamp?, Timestamp?, Failure?) =
+    let (condition, since, retryAt, failure): (String, Timestamp?, Timestamp?, FailureRecord?) =
       switch connection.condition {
       case .ok: ("ok", nil, nil, nil)
       case .recovering: ("recovering", nil, nil, nil)

@@ -63,7 +63,7 @@ extension Grant {
     guard !saved.isRenewable else { return .refresh }
     saved.standing = .loginRequired(
       .noRefreshToken,
-      Failure(message: "the provider no longer knows the access token, and there is no refresh token", at: now))
+      FailureRecord(message: "the provider no longer knows the access token, and there is no refresh token", at: now))
     return .ended(saved)
   }
 
@@ -102,7 +102,7 @@ extension Grant {
 
   /// The imported grant belongs to another user, or its identity is unknown: the account needs a login. Commit
   /// ``saved``.
-  public mutating func disproved(_ failure: Failure) {
+  public mutating func disproved(_ failure: FailureRecord) {
     guard isUnproven else { return }
     (phase, superseded) = (.idle, nil)
     rejectedGeneration = mainGeneration
@@ -122,7 +122,7 @@ extension Grant {
   }
 
   /// The user signed out at the provider: a request in progress no longer matters, and no token is issued to callers.
-  public mutating func signedOut(_ failure: Failure) {
+  public mutating func signedOut(_ failure: FailureRecord) {
     (phase, superseded) = (.idle, nil)
     intent = nil
     rejectedGeneration = mainGeneration

@@ -22,7 +22,7 @@ extension Grant {
       return .discard
     }
     phase = .idle
-    let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
     if attempt.isExchange { return exchangeFailed(attempt, failure, told) }
     waitsForProvider = failure.isOfProvider
     countLonely(lastSuccessOfOthers)
@@ -96,7 +96,7 @@ extension Grant {
 
   /// A provider with a grace period accepts the previous refresh token for that time: if it refuses the current one,
   /// the previous one is tried once.
-  private mutating func fallBack(_ failure: Failure, at now: Timestamp, rotation: Rotation) -> Failed? {
+  private mutating func fallBack(_ failure: FailureRecord, at now: Timestamp, rotation: Rotation) -> Failed? {
     guard !fellBack, let previous = saved.previousRefreshToken else { return nil }
     switch rotation {
     case .none: break
@@ -133,7 +133,7 @@ extension Grant {
   /// - Parameter callersRetry: a caller's request may retry after the shortest delay, which grows with
   ///   ``Grant/lonelyFailures``.
   private mutating func retry(
-    _ failure: Failure, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
+    _ failure: FailureRecord, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
     retryAfter: Duration?, acted: Bool, rotation: Rotation, callersRetry: Bool = false
   ) -> Failed {
     let count = failures + 1

@@ -14,7 +14,7 @@ extension Grant {
     var refusal: Refusal?
 
     struct Refusal: Sendable, Equatable {
-      var failure: Failure
+      var failure: FailureRecord
       var until: Timestamp
       /// The request failed for a temporary reason, such as an outage.
       var isTemporary = false
@@ -198,7 +198,7 @@ extension Grant {
 
   /// Remembers that the provider refused a narrowed token. Such a refusal never ends the grant: otherwise a caller that
   /// may request any resource could end it. False: the failure is not a refusal.
-  mutating func refuses(_ key: SavedToken.Key, _ failure: ProviderFailure, _ told: Failure) -> Bool {
+  mutating func refuses(_ key: SavedToken.Key, _ failure: ProviderFailure, _ told: FailureRecord) -> Bool {
     guard key.isNarrowed else { return false }
     var life = Narrowed.refusalLife
     switch failure {
@@ -219,7 +219,7 @@ extension Grant {
   }
 
   /// A token exchange failed. The refresh token was not presented, so the grant is unaffected.
-  mutating func exchangeFailed(_ attempt: Attempt, _ failure: ProviderFailure, _ told: Failure) -> Failed {
+  mutating func exchangeFailed(_ attempt: Attempt, _ failure: ProviderFailure, _ told: FailureRecord) -> Failed {
     let refusal: Narrowed.Refusal
     switch failure {
     case .rateLimited(_, _, let retryAfter), .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):

@@ -90,7 +90,7 @@ extension SavedGrant {
   /// - Parameter message: the reason, as a sentence without a full stop.
   public func unreadable(_ message: String, at now: Timestamp) -> SavedGrant {
     var rest = self
-    rest.standing = .loginRequired(.unreadable, Failure(message: message, at: now))
+    rest.standing = .loginRequired(.unreadable, FailureRecord(message: message, at: now))
     (rest.refreshToken, rest.previousRefreshToken, rest.idToken, rest.dpopKey) = (nil, nil, nil, nil)
     return rest
   }

@@ -107,7 +107,7 @@ extension Grant {
   }
 
   /// The request timed out; a late response is still accepted. Nil: it is no longer awaited.
-  public mutating func overdue(_ attempt: Attempt, _ failure: Failure, policy: RefreshPolicy) -> SavedGrant? {
+  public mutating func overdue(_ attempt: Attempt, _ failure: FailureRecord, policy: RefreshPolicy) -> SavedGrant? {
     // The clock may have been changed since: use the send time according to the current clock.
     guard case .refreshing(let sent) = phase, sent == attempt else { return nil }
     phase = .overdue(sent, failure)

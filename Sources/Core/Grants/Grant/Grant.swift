@@ -56,7 +56,7 @@ public struct Grant: Sendable {
     case refreshing(Attempt)
     /// The response is overdue, and callers get this failure. A late response is still accepted. No other request is
     /// sent before the exchange ends: the refresh token may be used up.
-    case overdue(Attempt, Failure)
+    case overdue(Attempt, FailureRecord)
     /// The response arrived and is not yet on disk: no caller has seen it, and it must not be lost.
     case committing(Attempt, Renewal)
   }
@@ -142,12 +142,12 @@ extension Grant {
     case wait
     /// Begin a refresh, then ask again.
     case refresh
-    case loginRequired(LoginReason, Failure?)
-    case misconfigured(Failure)
+    case loginRequired(LoginReason, FailureRecord?)
+    case misconfigured(FailureRecord)
     /// The last refresh failed, and the retry delay has not passed.
-    case temporarilyUnavailable(Failure, retryAt: Timestamp)
+    case temporarilyUnavailable(FailureRecord, retryAt: Timestamp)
     /// The provider issues no token for this scope or resource.
-    case refused(Failure)
+    case refused(FailureRecord)
     /// The provider must first confirm the identity of this token; no caller gets it before.
     case unproven(SavedToken)
   }
@@ -224,7 +224,7 @@ extension Grant {
     let retryAt = token.issuedAt + .seconds(5)
     guard now < retryAt, expiresAt <= now else { return nil }
     let message = "the provider's access tokens have expired as they come (expires_in)"
-    return .temporarilyUnavailable(Failure(message: message, at: token.issuedAt), retryAt: retryAt)
+    return .temporarilyUnavailable(FailureRecord(message: message, at: token.issuedAt), retryAt: retryAt)
   }
 
   func isUsable(
@@ -306,7 +306,7 @@ extension Grant {
     guard let moment = nextMoment(policy: policy, at: now), moment <= now else { return .nothing }
     guard !saved.isRenewable else { return .refresh }
     saved.standing = .loginRequired(
-      .noRefreshToken, Failure(message: "the access token has expired and there is no refresh token", at: now))
+      .noRefreshToken, FailureRecord(message: "the access token has expired and there is no refresh token", at: now))
     return .ended(saved)
   }
 }

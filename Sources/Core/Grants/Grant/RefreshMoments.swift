@@ -51,7 +51,7 @@ extension RefreshPolicy {
 
   /// The time of a retry that was planned for this moment. It is now if the failure lies in the future or the delay
   /// exceeds all possible delays, since then the clock was set back.
-  func retry(of failure: Failure, plannedFor moment: Timestamp, at now: Timestamp) -> Timestamp {
+  func retry(of failure: FailureRecord, plannedFor moment: Timestamp, at now: Timestamp) -> Timestamp {
     let longest = max(longestRetryAfter, retryDelays.max() ?? .zero)
     let isOfNow = failure.at - now <= Self.clockTolerance && moment - now <= longest + Self.clockTolerance
     return isOfNow ? moment : now

@@ -21,7 +21,7 @@ public struct Circuit: Sendable, Equatable {
   }
 
   public struct Outage: Sendable, Equatable {
-    public var failure: Failure
+    public var failure: FailureRecord
     public var since: Duration
     /// The number of probes that failed or were overdue.
     public var probes: Int
@@ -85,7 +85,8 @@ public struct Circuit: Sendable, Equatable {
   ///
   /// - Parameter ticket: of the request. The result of a superseded probe is ignored.
   mutating func failed(
-    _ failure: Failure, ticket: UInt64, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy, jitter: Double
+    _ failure: FailureRecord, ticket: UInt64, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy,
+    jitter: Double
   ) -> Bool {
     switch state {
     case .closed(let failures) where failures + 1 < policy.outageThreshold:

@@ -17,8 +17,8 @@ public struct ProviderGate: Sendable {
   private var lastStale: UInt64 = 0
   private var tickets: UInt64 = 0
   /// The rate limits of background refreshes and of refreshes that callers are waiting for.
-  private var background: Pace?
-  private var wanted: Pace?
+  private var background: RateCredit?
+  private var wanted: RateCredit?
 
   /// A permit for one request in progress. Released once.
   public struct Ticket: Sendable, Equatable {
@@ -59,7 +59,7 @@ public struct ProviderGate: Sendable {
       inFlight < 2 * max(policy.concurrentPerProvider, 2)
     else { return .full }
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
-    var pace = (isWanted ? wanted : background) ?? Pace(full: rate, at: now)
+    var pace = (isWanted ? wanted : background) ?? RateCredit(full: rate, at: now)
     if !isUrgent, let next = limit.wait(at: now) { return .later(next) }
     if let next = pace.take(rate, at: now) { return .later(next) }
     if isWanted { wanted = pace } else { background = pace }
@@ -107,7 +107,7 @@ public struct ProviderGate: Sendable {
 
   /// The provider did not respond, or reported that it is unavailable.
   public mutating func failed(
-    _ ticket: Ticket, _ failure: Failure, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
+    _ ticket: Ticket, _ failure: FailureRecord, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
     jitter: Double
   ) -> Turn {
     leave(ticket)
@@ -117,8 +117,8 @@ public struct ProviderGate: Sendable {
       failure, ticket: ticket.number, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
     if isNew {
       // The recovery starts without credit.
-      background = Pace(at: now)
-      wanted = Pace(at: now)
+      background = RateCredit(at: now)
+      wanted = RateCredit(at: now)
     }
     return isNew ? .unreachable : .nothing
   }
@@ -162,7 +162,7 @@ extension RefreshPolicy {
 }
 
 /// A rate limit: credit grows with time, and each request uses one.
-struct Pace: Sendable {
+struct RateCredit: Sendable {
   private var credit: Double
   private var at: Duration
 

@@ -4,11 +4,11 @@ public import OAuth
 public enum Standing: Sendable, Equatable, Codable {
   case good
   /// The last refresh failed for a possibly temporary reason: retried at `retryAt`.
-  case failing(Failure, count: Int, retryAt: Timestamp)
+  case failing(FailureRecord, count: Int, retryAt: Timestamp)
   /// The user must sign in again.
-  case loginRequired(LoginReason, Failure)
+  case loginRequired(LoginReason, FailureRecord)
   /// The provider's settings must be changed.
-  case misconfigured(Failure)
+  case misconfigured(FailureRecord)
 }
 
 /// Why a grant has ended.
@@ -38,7 +38,7 @@ public enum LoginReason: String, Sendable, Codable, CaseIterable {
 }
 
 /// The latest failure, for users.
-public struct Failure: Sendable, Equatable, Codable {
+public struct FailureRecord: Sendable, Equatable, Codable {
   public var message: String
   public var oauth: OAuthError?
   public var at: Timestamp

@@ -172,7 +172,8 @@ extension RefreshEngine {
     guard key.isNarrowed, let connection = providers[grant.saved.provider] else { return }
     switch connection.narrowing(of: grant.saved) {
     case .refresh: break
-    case .unavailable: throw accounts.notGranted(grant, key, Failure(message: connection.narrowingObstacle, at: now))
+    case .unavailable:
+      throw accounts.notGranted(grant, key, FailureRecord(message: connection.narrowingObstacle, at: now))
     case .exchange:
       // A token that cannot be exchanged although it is new is followed by others like it.
       guard let own = grant.token, own.generation != first, grant.rejectedGeneration != own.generation,

@@ -136,7 +136,7 @@ extension TokenRequests {
   private func checkOpenID(_ grant: Grant) throws(RPCError) {
     let (account, name) = (grant.saved.account, grant.saved.provider)
     guard let provider = providers[name]?.provider else {
-      throw accounts.misconfigured(grant, Failure(message: "the provider is not configured", at: now))
+      throw accounts.misconfigured(grant, FailureRecord(message: "the provider is not configured", at: now))
     }
     guard !grant.saved.kind.isUnattended else {
       throw RPCError(
