@@ -41,7 +41,15 @@ import Testing
     Case(
       outcome: .signedOut(provider: "Exam ple"), status: 200,
       shown: ["Signed out", "You can close this window.", "Exam ple"]),
-    Case(outcome: .denied(message: "access_denied"), status: 200, shown: ["Sign-in declined", "access_denied"]),
+    Case(
+      outcome: .denied(message: "access_denied"), status: 200,
+      shown: ["Sign-in declined", "access_denied", "<code>grantctl login</code>"]),
+    Case(
+      outcome: .denied(message: "access_denied", hint: "Run `grantctl login a b` again."), status: 200,
+      shown: ["Sign-in declined", "access_denied", "<code>grantctl login a b</code>"]),
+    Case(
+      outcome: .refused(message: "duplicate state", hint: ""), status: 400,
+      shown: ["Answer not accepted", "duplicate state", "<code>grantctl login</code>"]),
     Case(
       outcome: .refused(message: "duplicate state", hint: "log in again"), status: 400,
       shown: ["Answer not accepted", "duplicate state", "log in again"]),
@@ -99,7 +107,8 @@ import Testing
     { .signedOut(provider: $0) }, { .actionRequired(message: $0) }, { .completed(account: $0, provider: "p") },
     { .completed(account: "a", provider: $0) },
     { .completed(account: "a", provider: "p", identity: SignedIn(bestName: $0)) },
-    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) }, { .denied(message: $0) },
+    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) },
+    { .denied(message: $0, hint: "h") }, { .denied(message: "m", hint: $0) },
     { .completed(account: "a", provider: "p", program: $0) }, { .expired(again: $0) },
     { .providerFault(message: $0, hint: "h") }, { .providerFault(message: "m", hint: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
@@ -133,7 +142,7 @@ import Testing
     ])
   func code(hint: String, html: String) {
     #expect(Page(.failed(message: "m", hint: hint)).html.contains("</strong> \(html)</p>"))
-    #expect(!Page(.refused(message: hint, hint: "")).html.contains("<code>"))
+    #expect(!Page(.refused(message: hint, hint: "h")).html.contains("<code>"))
   }
 
   @Test("A text that is too long is cut", arguments: 0..<echoes.count)

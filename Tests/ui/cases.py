@@ -2,6 +2,7 @@
 
 import adding
 import attacks
+import callbacks
 import conditions
 import files
 import layout
@@ -10,4 +11,4 @@ import real
 import views
 
 CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
-CASES |= adding.CASES | pictures.CASES
+CASES |= adding.CASES | callbacks.CASES | pictures.CASES

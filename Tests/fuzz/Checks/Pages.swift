@@ -130,7 +130,7 @@ extension Target {
   private static let outcomes: [(outcome: @Sendable (String) -> CallbackOutcome, harmless: [Int])] = {
     let outcomes: [@Sendable (String) -> CallbackOutcome] = [
       { .completed(account: $0, provider: $0, identity: SignedIn(bestName: $0, name: $0)) },
-      { .signedOut(provider: $0) }, { .denied(message: $0) },
+      { .signedOut(provider: $0) }, { .denied(message: $0, hint: $0) },
       { .refused(message: $0, hint: $0) },
       { .failed(message: $0, hint: $0) },
     ]

@@ -42,6 +42,8 @@ struct Page: Equatable {
 
 extension Page {
   private static let canClose = "You can close this window."
+  private static let again = "Run `grantctl login` again."
+  private static let other = "Open the link of the latest sign-in, or run `grantctl login` again."
 
   init(_ outcome: CallbackOutcome) {
     switch outcome {
@@ -79,19 +81,19 @@ extension Page {
         status: .ok, tone: .neutral, heading: "One more thing to do", lead: "You are not signed in yet.",
         detail: message.prefix(1).uppercased() + message.dropFirst(),
         hint: "Go back to the program that started the sign-in: it asks for the rest. \(Self.canClose)")
-    case .denied(let message):
+    case .denied(let message, let hint):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
-        detail: message, hint: "If this was a mistake, run `grantctl login` again.")
+        detail: message, hint: hint.isEmpty ? Self.again : hint)
     case .refused(let message, let hint):
       self.init(
         status: .badRequest, tone: .bad, heading: "Answer not accepted",
         lead: "This link does not match a pending sign-in, or its answer is invalid. A pending sign-in is still open.",
-        detail: message, hint: hint)
+        detail: message, hint: hint.isEmpty ? Self.other : hint)
     case .failed(let message, let hint):
       self.init(
         status: .badGateway, tone: .bad, heading: "Sign-in failed", lead: "You are not signed in.", detail: message,
-        hint: hint)
+        hint: hint.isEmpty ? Self.again : hint)
     case .redirect(let url):
       guard let location = Location(url) else {
         self = .badRedirect

@@ -51,10 +51,10 @@ public enum CallbackOutcome: Sendable, Equatable {
   /// Back from the end of the session at the provider (OpenID Connect RP-Initiated Logout §3).
   case signedOut(provider: String)
   /// The person or the provider refused.
-  case denied(message: String)
+  case denied(message: String, hint: String = "")
   /// Forged, duplicate, late or foreign: the login stays pending.
   case refused(message: String, hint: String)
-  /// The login was not completed in time. `again` is the command that starts it again.
+  /// The login was not completed in time. `again` names the command that starts it again.
   case expired(again: String)
   /// The provider answered with an error, or not at all.
   case providerFault(message: String, hint: String)

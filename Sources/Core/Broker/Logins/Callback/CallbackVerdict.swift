@@ -22,3 +22,13 @@ enum CallbackVerdict {
   /// No login of ours.
   case foreign
 }
+
+extension CallbackVerdict {
+  /// The next step for a browser, with the command of this login: its page is all that the user sees.
+  func naming(_ login: SavedLogin) -> Self {
+    guard case .failed(var error) = self else { return self }
+    let command = "`grantctl login \(login.provider) \(login.account)`"
+    error.hint = error.hint?.replacing("`grantctl login`", with: command) ?? "Run \(command) again."
+    return .failed(error)
+  }
+}

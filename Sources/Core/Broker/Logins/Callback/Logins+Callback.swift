@@ -22,7 +22,7 @@ extension Logins {
     case .actionRequired(_, let action): return .actionRequired(message: actionView(action).message)
     case .passedOn(let url): return .redirect(url: url.absoluteString)
     case .failed(let error) where error.reason == .loginDenied || error.reason == .loginCancelled:
-      return .denied(message: error.message)
+      return .denied(message: error.message, hint: error.hint ?? "")
     case .failed(let error) where error.reason == .loginExpired && error.message.hasPrefix(Self.late):
       return .expired(again: error.hint ?? "")
     case .failed(let error)
@@ -129,6 +129,13 @@ extension Logins {
   }
 
   private func receive(
+    _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
+  ) async -> CallbackVerdict {
+    let verdict = await take(address, of: login, from: browser)
+    return browser == nil ? verdict : verdict.naming(login)
+  }
+
+  private func take(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
   ) async -> CallbackVerdict {
     // First check: the login is not revealed to another user.

@@ -118,7 +118,7 @@ extension Ask {
       let (title, text): (HTML, HTML) =
         switch step {
         case .registration: ("Registration", "Reads the metadata of the provider, and registers a client.")
-        case .checks: ("Checks", "Asks the provider for what a sign-in needs.")
+        case .checks: ("Checks", "Compares the answers of the provider with the settings.")
         case .request: ("Sign-in request", "Tries the request without a user.")
         }
       return "<li><span class=\"name\">\(title)</span>\(Parts.badge(tone, word))<p class=\"soft\">\(text)</p></li>\n"
