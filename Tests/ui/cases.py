@@ -5,10 +5,11 @@ import attacks
 import callbacks
 import conditions
 import files
+import health
 import layout
 import pictures
 import real
 import views
 
 CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
-CASES |= adding.CASES | callbacks.CASES | pictures.CASES
+CASES |= adding.CASES | callbacks.CASES | health.CASES | pictures.CASES

@@ -156,7 +156,8 @@ struct Binding {
 
   private static func translated(_ failure: Failure, port: Int) -> CallbackListenerError {
     switch failure {
-    case .taken(let family): .portTaken(port: port, address: family.rawValue)
+    case .taken(let family):
+      .portTaken(port: port, address: family.rawValue, owner: HTTPServer.otherUser(at: family.rawValue, port))
     case .notPermitted(let family): .portNotPermitted(port: port, address: family.rawValue)
     case .missing(let family): .noAddress(detail: "no \(family.rawValue)")
     case .other(let family, let detail): .noAddress(detail: "\(family.rawValue): \(detail)")

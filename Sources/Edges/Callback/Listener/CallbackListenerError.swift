@@ -1,7 +1,7 @@
 /// Why the redirection endpoint cannot be had. The description says what to do.
 public enum CallbackListenerError: Error, Sendable, Equatable, CustomStringConvertible {
-  /// Another program listens on the configured port.
-  case portTaken(port: Int, address: String)
+  /// Another program listens on the configured port; `owner` is its user, if that is another one than this program's.
+  case portTaken(port: Int, address: String, owner: UInt32? = nil)
   /// The kernel refuses the port to this process.
   case portNotPermitted(port: Int, address: String)
   /// No port is free on all addresses at once.
@@ -17,8 +17,8 @@ public enum CallbackListenerError: Error, Sendable, Equatable, CustomStringConve
 
   public var description: String {
     switch self {
-    case .portTaken(let port, let address):
-      "the callback port \(port) is taken on \(address): stop the program that has it (`ss -ltnp 'sport = :\(port)'` "
+    case .portTaken(let port, let address, let owner):
+      "the callback port \(port) is taken on \(address)\(owner.map { " by a program of uid \($0)" } ?? ""): stop the program that has it (`ss -ltnp 'sport = :\(port)'` "
         + "names it), or configure another port here and at the provider"
     case .portNotPermitted(let port, let address):
       "the callback port \(port) may not be used on \(address): configure a port from 1024 up, or 0 for any"

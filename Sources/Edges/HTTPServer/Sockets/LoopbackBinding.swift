@@ -130,3 +130,10 @@ struct LoopbackBinding {
     return nil
   }
 }
+
+extension HTTPServer {
+  /// The user that listens at a loopback port, if it is another one than this program's; nil: the kernel reports none.
+  public static func otherUser(at host: String, _ port: Int) -> UInt32? {
+    LoopbackBinding.owner(host, port).flatMap { $0 == geteuid() ? nil : $0 }
+  }
+}

@@ -56,15 +56,30 @@ extension Ask {
   }
 
   /// When a method last succeeded, by the audit trail.
-  private func latest(_ method: String, _ records: [AuditList.Line]) -> String {
-    records.first { $0.method == method && $0.result == "ok" }.map { TimeText.ago($0.last, now: now) }
-      ?? "none in the audit trail"
+  private func latest(_ method: String, _ records: [AuditList.Line]) -> Int64? {
+    records.first { $0.method == method && $0.result == "ok" }?.last
+  }
+
+  /// The addresses to which a browser returns after a sign-in.
+  private func callbackPort(_ status: BrokerStatus.Result) -> String {
+    guard status.callback.isEmpty else {
+      return "\(status.callback.joined(separator: ", ")), of grantd (pid \(status.pid))"
+    }
+    let failed = status.listeners?.contains { $0.setting == "callback" && $0.state != "ok" } ?? false
+    return failed ? "not available, see above" : "off"
+  }
+
+  private func clock(_ status: BrokerStatus.Result) -> String {
+    let skews = status.provider_conditions?.compactMap(\.skew_seconds) ?? []
+    guard let skew = skews.max(by: { abs($0) < abs($1) }) else { return "not compared with a provider's yet" }
+    guard abs(skew) >= SystemProblems.noticedSkew else { return "as the providers'" }
+    return "\(TimeText.duration(Int64(exactly: abs(skew).rounded()) ?? .max)) from a provider's"
   }
 
   private func facts(_ status: BrokerStatus.Result) async -> HTML {
     var facts: [(name: HTML, value: String)] = [
       ("Store", "\(status.store.path), \(status.store.state)"),
-      ("Sign-ins", status.callback.isEmpty ? "the callback endpoint is off" : status.callback.joined(separator: ", ")),
+      ("Callback port", callbackPort(status)),
       (
         "Settings",
         "\(status.configuration.path ?? "built-in defaults"), read \(TimeText.ago(status.configuration.loaded_at, now: now))"
@@ -74,13 +89,12 @@ extension Ask {
     if status.caller?.access[Access.manage.rawValue]?.contains("*") == true,
       case .success(let trail) = await call(AuditList.self, .init(action: .admin, limit: AuditList.mostRecords))
     {
-      facts.append(("Last backup", latest(StoreBackup.name, trail.records)))
-      facts.append(("New key", latest(StoreRotateKey.name, trail.records)))
+      let backup = latest(StoreBackup.name, trail.records).map { TimeText.ago($0, now: now) }
+      let key = latest(StoreRotateKey.name, trail.records).map { TimeText.duration(now - $0) }
+      facts.append(("Last backup", backup ?? "none in the audit trail"))
+      facts.append(("Key age", key ?? "no new key in the audit trail"))
     }
-    if let skew = status.provider_conditions?.compactMap(\.skew_seconds).max(by: { abs($0) < abs($1) }) {
-      let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
-      facts.append(("Clock", seconds < 2 ? "as the providers'" : "\(TimeText.duration(seconds)) from a provider's"))
-    }
+    facts.append(("Clock", clock(status)))
     for listener in status.listeners ?? [] {
       facts.append(("Listener", "\(listener.setting): \(listener.address), \(listener.state)"))
     }

@@ -6,7 +6,7 @@ import PlainText
 /// `grantctl status`.
 struct SystemProblems {
   /// Seconds.
-  private static let noticedSkew = 5.0
+  static let noticedSkew = 5.0
 
   private(set) var html: HTML = ""
 
@@ -14,7 +14,7 @@ struct SystemProblems {
     for condition in status.provider_conditions ?? [] { add(condition, now) }
     for condition in status.provider_conditions ?? [] where abs(condition.skew_seconds ?? 0) >= Self.noticedSkew {
       let skew = condition.skew_seconds ?? 0
-      let seconds = Int64(exactly: abs(skew).rounded(.down)) ?? .max
+      let seconds = Int64(exactly: abs(skew).rounded()) ?? .max
       html += Parts.message(
         "warn",
         "this machine's clock is \(TimeText.duration(seconds)) \(skew > 0 ? "ahead of" : "behind") provider \(condition.provider)",
