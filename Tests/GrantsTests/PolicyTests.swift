@@ -4,8 +4,8 @@ import Testing
 
 @testable import Broker
 
-private func caller(_ uid: UInt32, gid: UInt32 = 100, groups: [UInt32] = []) -> Caller {
-  Caller(uid: uid, gid: gid, groups: groups, pid: 1)
+private func caller(_ uid: UInt32, gid: UInt32 = 100, groups: [UInt32] = []) -> Principal {
+  .process(Caller(uid: uid, gid: gid, groups: groups, pid: 1))
 }
 
 private func rule(

@@ -38,7 +38,7 @@ final class ScriptedDispatcher: Dispatcher {
   }
 
   func callerClass(of principal: Principal) -> CallerClass {
-    seen.withLock { $0.classes[principal.caller.uid] ?? .named }
+    seen.withLock { $0.classes[principal.uid ?? .max] ?? .named }
   }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
@@ -60,8 +60,11 @@ final class ScriptedDispatcher: Dispatcher {
     case "large":
       return .success(.string(String(repeating: "x", count: Int(request.params?["bytes"]?.integer ?? 0))))
     case "who":
-      seen.withLock { $0.callers.append(session.caller) }
-      return .success(Self.json(session.caller))
+      guard case .process(let caller) = session.principal else {
+        return .failure(RPCError(.notPermitted, "no process"))
+      }
+      seen.withLock { $0.callers.append(caller) }
+      return .success(Self.json(caller))
     case "subscribe":
       seen.withLock { $0.sessions.append(session) }
       session.holdOpen()

@@ -35,7 +35,7 @@ extension Broker {
   /// Reads the configuration again; an invalid one changes nothing.
   ///
   /// - Parameter caller: who asks for it; nil: a signal.
-  public func reload(for caller: Caller? = nil) async throws(RPCError) -> BrokerReload.Result {
+  public func reload(for caller: Principal? = nil) async throws(RPCError) -> BrokerReload.Result {
     try await reloading.reload(for: caller)
   }
 
@@ -47,7 +47,7 @@ extension Broker {
   /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
   ///
   /// - Parameter cause: for the log.
-  public func lock(because cause: String, by caller: Caller) async throws(RPCError) {
+  public func lock(because cause: String, by caller: Principal) async throws(RPCError) {
     runtime.logger.notice("locking: \(cause)")
     _ = try await hold.begin(nil, by: caller)
   }

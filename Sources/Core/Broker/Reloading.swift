@@ -47,7 +47,7 @@ final class Reloading: Piece {
   /// Reads, checks, and only then puts in force; an invalid file changes nothing.
   ///
   /// - Parameter caller: who asks for it; nil: a signal.
-  func reload(for caller: Caller?) async throws(RPCError) -> BrokerReload.Result {
+  func reload(for caller: Principal?) async throws(RPCError) -> BrokerReload.Result {
     begun += 1
     let turn = begun
     let new: BrokerConfiguration
@@ -77,7 +77,7 @@ final class Reloading: Piece {
     return await change.value
   }
 
-  private func enforce(_ new: BrokerConfiguration, for caller: Caller?) -> [String] {
+  private func enforce(_ new: BrokerConfiguration, for caller: Principal?) -> [String] {
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
     let wasOn = configuration.audit.isEnabled
     configuration = new

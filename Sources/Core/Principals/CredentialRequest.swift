@@ -15,6 +15,8 @@ public struct CredentialRequest: Sendable, Hashable {
     self.caller = caller
   }
 
+  public var principal: Principal { .unit(unit, manager: caller) }
+
   /// Whether systemd takes it for the name of a credential: a file's name of 1 to 255 printable ASCII characters
   /// without `:`.
   public static func isValidID(_ text: String) -> Bool {

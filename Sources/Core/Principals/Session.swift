@@ -2,8 +2,7 @@ public import BrokerAPI
 
 /// One connection, as the dispatcher sees it.
 public protocol Session: AnyObject, Sendable {
-  var caller: Caller { get }
-  /// The peer, as its listener identifies it. Without a listener's identification: a process on a Unix socket.
+  /// The peer, as its listener identifies it.
   var principal: Principal { get }
   /// Queues a notification to this connection. False: the connection was closed, or its queue is full and it is closed
   /// now.
@@ -20,8 +19,4 @@ public protocol Session: AnyObject, Sendable {
 
 extension Session {
   public func decided() {}
-}
-
-extension Session {
-  public var principal: Principal { .process(caller) }
 }

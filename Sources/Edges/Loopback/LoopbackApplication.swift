@@ -185,9 +185,9 @@ public final class HTTPSession: Session {
 
   /// Returns when the request may be decided, with an error if too many wait. Of a client that hung up none is.
   public func enter(_ entrance: Entrance) async -> RPCError? {
-    guard await entrance.enter(caller.holder) else {
+    guard await entrance.enter(principal.holder) else {
       return RPCError(
-        .overloaded, "too many requests of \(caller.holder) are waiting", hint: "Send fewer requests at once.",
+        .overloaded, "too many requests of \(principal.holder) are waiting", hint: "Send fewer requests at once.",
         retryAfter: 1)
     }
     self.entrance.withLock { $0 = entrance }
@@ -200,7 +200,6 @@ public final class HTTPSession: Session {
 
   public func decided() { entrance.withLock { $0.take() }?.leave() }
 
-  public var caller: Caller { principal.caller }
   public var isReading: Bool { exchange?.isOpen ?? true }
   public func notify(method: String, params: JSON) -> Bool { false }
   public func holdOpen() {}

@@ -33,7 +33,7 @@ struct Ask: Sendable {
     now = pages.surroundings.now().seconds
   }
 
-  var user: UInt32 { principal.caller.uid }
+  var user: UInt32 { visit.user }
   /// Commands that run as this user; nil: the broker runs as another one.
   var commands: (any OwnCommands)? { pages.commands.flatMap { $0.user == user && visit.sharesFiles ? $0 : nil } }
   var outliving: Ask {

@@ -65,7 +65,6 @@ final class LiveEvents: Session {
 
   // MARK: Session
 
-  var caller: Caller { principal.caller }
   var isReading: Bool { exchange.isOpen }
 
   func notify(method: String, params: JSON) -> Bool {

@@ -312,10 +312,12 @@ import Testing
     var taken = 0
     for number in 0..<100 {
       let caller = Self.caller(unit: "u\(number / 4).service")
-      if releases.begin("\(number)", question, of: caller, rule: "r", from: .zero, until: .seconds(60)) { taken += 1 }
+      if releases.begin("\(number)", question, of: .process(caller), rule: "r", from: .zero, until: .seconds(60)) {
+        taken += 1
+      }
     }
     #expect(taken == Releases.mostPerHolder)
-    let isTaken = releases.begin("x", question, of: .user(7), rule: "r", from: .zero, until: .seconds(60))
+    let isTaken = releases.begin("x", question, of: .process(.user(7)), rule: "r", from: .zero, until: .seconds(60))
     #expect(isTaken)
   }
 

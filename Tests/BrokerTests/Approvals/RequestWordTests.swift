@@ -5,8 +5,8 @@ import Testing
 @testable import Broker
 
 @Suite struct RequestWordTests {
-  private let caller = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "agent.service")
-  private let person = Caller(uid: 0, gid: 0, groups: [], pid: 8)
+  private let caller = Principal.process(Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "agent.service"))
+  private let person = Principal.process(.root)
 
   private func question(_ line: String, _ digest: String? = nil) -> Releases.Question {
     Releases.Question(account: "work", method: RequestSend.name, request: .init(line: line, bodyDigest: digest))
@@ -54,13 +54,13 @@ import Testing
 
   @Test("A service cannot approve a request that it makes over TCP; other programs of its user can")
   func ownService() {
-    let asker = Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service")
+    let asker = Principal.peer(Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service"))
     func answer(unit: String?) -> Releases.Taken {
       var releases = Releases()
       let hasBegun = releases.begin(
         "a", question("GET https://h/"), of: asker, rule: "r", from: .zero, until: .seconds(9))
       #expect(hasBegun)
-      let approver = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: unit)
+      let approver = Principal.process(Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: unit))
       return releases.take(true, on: "a", for: nil, from: approver, at: .zero)
     }
     #expect(answer(unit: "agent.service") == .own)

@@ -43,7 +43,7 @@ import Testing
     again.pid = 78
     _ = try await rig.call(TokenGet.self, .init(account: "work", scopes: ["read"]), as: again)
     let records = await written(rig)
-    var entry = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(Self.mail))
+    var entry = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(.process(Self.mail)))
     entry.provider = "example"
     entry.scopes = ["read"]
     entry.generation = 1
@@ -59,7 +59,7 @@ import Testing
 
   @Test("A new record has its count before the writer is woken") func counted() async throws {
     let rig = try await rig()
-    let entry = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(Self.mail))
+    let entry = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(.process(Self.mail)))
     let line = try #require(rig.broker.trail.line(entry, pid: 77, at: 0))
     #expect(await written(rig).map(\.count) == [1])
     line.again(pid: 77, at: 0)

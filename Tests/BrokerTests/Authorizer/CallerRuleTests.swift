@@ -30,10 +30,10 @@ import Testing
   func unknown(_ who: Rule.Who, _ isAllowed: Bool) {
     let policy = Policy(
       instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: ["work"], access: [.use])])
-    let decision = policy.decide(.use, method: TokenGet.name, account: "work", caller: Self.caller())
+    let decision = policy.decide(.use, method: TokenGet.name, account: "work", caller: .process(Self.caller()))
     #expect(decision.isAllowed == isAllowed)
     let known = Self.caller("a.service", user: "b.service", exe: "/usr/bin/c")
-    #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: known).isAllowed)
+    #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: .process(known)).isAllowed)
   }
 
   @Test(
@@ -44,10 +44,10 @@ import Testing
     ] as [(Rule.Who, CallerClass)])
   func callerClass(_ who: Rule.Who, _ expected: CallerClass) {
     var policy = Policy(instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: [], access: [])])
-    #expect(policy.callerClass(of: Self.caller("a.service")) == expected)
-    #expect(policy.callerClass(of: Caller(uid: 0, gid: 0, groups: [], pid: 1)) == .privileged)
+    #expect(policy.callerClass(of: .process(Self.caller("a.service"))) == expected)
+    #expect(policy.callerClass(of: .process(.root)) == .privileged)
     policy.rules = []
-    #expect(policy.callerClass(of: Self.caller("a.service")) == .unnamed)
+    #expect(policy.callerClass(of: .process(Self.caller("a.service"))) == .unnamed)
   }
 
   @Test("A loopback peer may what rules give its user and its unit, and nothing by its program")
@@ -132,9 +132,10 @@ import Testing
   @Test("A rule for a group excludes subordinate user ids with that group, unless it includes them")
   func subordinates() {
     var who = Rule.Who(gid: 500)
-    var caller = Caller(uid: 100_007, gid: 1, groups: [500], pid: 1)
+    var process = Caller(uid: 100_007, gid: 1, groups: [500], pid: 1)
+    var caller: Principal { .process(process) }
     #expect(who.matches(caller) && who.mismatch(caller) == nil)
-    caller.isSubordinate = true
+    process.isSubordinate = true
     #expect(!who.matches(caller))
     #expect(who.mismatch(caller)?.contains("subordinates = true") == true)
     who.subordinates = true

@@ -36,7 +36,7 @@ struct MCPRuleTests {
     _ rules: [Rule], _ request: APIRequest, uid: UInt32 = 7
   ) -> Policy.Decision? {
     Policy(instance: .user, owner: 1, rules: rules).permission(
-      .use, RequestSend.name, "work", Caller(uid: uid, gid: 7, groups: [], pid: 1), request: request)
+      .use, RequestSend.name, "work", .process(Caller(uid: uid, gid: 7, groups: [], pid: 1)), request: request)
   }
 
   @Test("Patterns: methods, with the name of a tool, prompt or resource")

@@ -54,7 +54,7 @@ import Testing
     var rule = Rule(name: "r", who: .init(uid: 1), accounts: ["work"], access: [], methods: [RequestSend.name])
     rule.requests = [RequestPattern("GET /a/*")].compactMap(\.self)
     let policy = Policy(instance: .system, owner: 0, rules: [rule])
-    let caller = Caller(uid: 1, gid: 1, groups: [], pid: 1)
+    let caller = Principal.process(Caller(uid: 1, gid: 1, groups: [], pid: 1))
     func allows(_ method: String, _ request: APIRequest?) -> Bool {
       policy.permission(.use, method, "work", caller, request: request) != nil
     }

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 import Synchronization
 import Testing
 
@@ -295,8 +296,8 @@ private final class ScriptedVault: Vault {
   func recordedMany() async throws {
     let rig = try await rig()
     let count = Limit.auditLines * 2 + 500
-    await rig.broker.audit.record(count, by: Slices.light, for: .root) {
-      AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.root))
+    await rig.broker.audit.record(count, by: Slices.light, for: .process(.root)) {
+      AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.process(.root)))
     }
     await rig.broker.trail.flush()
     #expect(Set(rig.audit.sinceStart.compactMap(\.entry.account)).count == count)

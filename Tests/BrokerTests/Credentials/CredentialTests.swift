@@ -255,7 +255,7 @@ import Testing
     await rig.broker.trail.flush()
     let records = rig.audit.sinceStart
     #expect(records.allSatisfy { $0.entry.result == "not_permitted" })
-    let forged = records.filter { $0.entry.who == .init(stranger) }
+    let forged = records.filter { $0.entry.who == .init(.process(stranger)) }
     let others = try #require(records.first { $0.entry.method == AuditEntry.severalMethods })
     #expect(forged.count == AuditBudgets.unnamed && forged.map(\.count).reduce(others.count, +) == 100)
     #expect(forged.first?.entry.detail == "mail-token for u1.service: the name is forged")

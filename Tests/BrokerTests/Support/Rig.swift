@@ -21,7 +21,6 @@ extension Caller {
 
 /// A connection that keeps the received messages.
 final class FakeSession: Session {
-  let caller: Caller
   let principal: Principal
   private let state = Mutex(State())
 
@@ -34,10 +33,7 @@ final class FakeSession: Session {
 
   convenience init(_ caller: Caller) { self.init(.process(caller)) }
 
-  init(_ principal: Principal) {
-    self.principal = principal
-    caller = principal.caller
-  }
+  init(_ principal: Principal) { self.principal = principal }
 
   var isReading: Bool { state.withLock { !$0.isGone } }
   var told: [JSON] { state.withLock { $0.told } }

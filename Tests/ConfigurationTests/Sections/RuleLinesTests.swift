@@ -8,8 +8,8 @@ import Testing
 
 /// What a hint tells an admin to write is taken as it is, and allows what was asked for.
 @Suite struct RuleLinesTests {
-  private static func caller(_ unit: String? = nil, user: String? = nil, uid: UInt32 = 1001) -> Caller {
-    Caller(uid: uid, gid: uid, groups: [], pid: 100, unit: unit, userUnit: user)
+  private static func caller(_ unit: String? = nil, user: String? = nil, uid: UInt32 = 1001) -> Principal {
+    .process(Caller(uid: uid, gid: uid, groups: [], pid: 100, unit: unit, userUnit: user))
   }
 
   @Test(
@@ -24,8 +24,8 @@ import Testing
       (caller("user@1001.service", user: "sync.service"), "uid = 1001\nuser_unit = \"sync.service\""),
       (caller("user@1001.service", user: "app-gnome-3.scope"), "uid = 1001"),
       (caller("*.service"), "uid = 1001"), (caller("a\"\nanyone = true\n.service"), "uid = 1001"),
-    ] as [(Caller, String)])
-  func identity(_ caller: Caller, _ lines: String) throws {
+    ] as [(Principal, String)])
+  func identity(_ caller: Principal, _ lines: String) throws {
     let text = Rule.lines(for: caller, account: "bank", access: [.use])
     #expect(text == "[[rule]]\n\(lines)\naccounts = [\"bank\"]\naccess = [\"use\"]")
     let policy = Policy(instance: .system, owner: 990, rules: try Fixture().load(text).rules)

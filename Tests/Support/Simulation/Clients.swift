@@ -8,7 +8,7 @@ import Principals
 /// A connection to the socket.
 final class Client: Session {
   static let process = Caller(uid: 1000, gid: 1000, groups: [], pid: 100)
-  let caller = Client.process
+  let principal = Principal.process(Client.process)
 
   var isReading: Bool { true }
   func notify(method: String, params: JSON) -> Bool { true }

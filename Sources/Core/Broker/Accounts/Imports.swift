@@ -36,7 +36,7 @@ final class Imports: Piece {
 
   /// `account.import`: a refresh token from another program. It is on disk before its first use, since that may rotate
   /// it; it is used at once to verify it.
-  func importAccount(_ params: AccountImport.Params, for caller: Caller) async throws(RPCError) -> AccountView {
+  func importAccount(_ params: AccountImport.Params, for caller: Principal) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
@@ -168,6 +168,6 @@ final class Imports: Piece {
 extension AccountImport: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.imports.importAccount(call.params, for: call.session.caller)
+    try await broker.imports.importAccount(call.params, for: call.session.principal)
   }
 }

@@ -15,7 +15,8 @@ extension Approvals {
     logger.notice(
       "\(type.rawValue) \(id): \(question.method)\(outcome.map { ", \($0)" } ?? "")",
       metadata: [
-        "account": "\(question.account)", "caller_uid": "\(release.caller.uid)", "caller_pid": "\(release.caller.pid)",
+        "account": "\(question.account)", "caller_uid": "\(release.caller.uidText)",
+        "caller_pid": "\(release.caller.pid)",
       ])
     emit(
       Event(
@@ -47,7 +48,7 @@ extension Approvals {
     for release in releases.waiting { waiters.wake(.release(release.id)) }
   }
 
-  func releaseList(for caller: Caller) -> ReleaseList.Result {
+  func releaseList(for caller: Principal) -> ReleaseList.Result {
     func mayManage(_ account: String) -> Bool {
       authorizer.policy.allows(.manage, method: ReleaseList.name, account: account, caller: caller)
     }
@@ -59,7 +60,7 @@ extension Approvals {
 
   /// `release.approve`, `release.deny`. False: no request with that id is pending, or the caller may not see it.
   func answer(
-    _ params: ReleaseWord.Params, _ isAllowed: Bool, _ method: String, caller: Caller
+    _ params: ReleaseWord.Params, _ isAllowed: Bool, _ method: String, caller: Principal
   ) throws(RPCError) -> Bool {
     var span: Duration?
     if let seconds = params.for {
@@ -90,7 +91,7 @@ extension Approvals {
     logger.notice(
       "\(method) \(params.id)\(span.map { " for \($0.wholeSeconds) s" } ?? "")",
       metadata: [
-        "account": "\(release.question.account)", "caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)",
+        "account": "\(release.question.account)", "caller_uid": "\(caller.uidText)", "caller_pid": "\(caller.pid)",
       ])
     var entry = AuditEntry(action: .policy, method: method, account: release.question.account, who: .init(caller))
     entry.detail =
@@ -105,7 +106,7 @@ extension Approvals {
 
 extension Approvals {
   /// `release.revoke`. False: no word of this id holds, or none that the caller may manage.
-  func revoke(_ id: String, caller: Caller) -> Bool {
+  func revoke(_ id: String, caller: Principal) -> Bool {
     let policy = authorizer.policy
     let word = releases.revoke(id, at: uptime) { question in
       policy.allows(.manage, method: ReleaseRevoke.name, account: question.account, caller: caller)

@@ -131,7 +131,7 @@ extension Approvals {
     _ question: Releases.Question, _ first: Policy.Confirmation, _ permission: Permission, _ patience: Duration?,
     _ session: any Session
   ) async throws(RPCError) -> Permission {
-    let caller = session.caller
+    let caller = session.principal
     var permission = permission
     if let word = releases.word(on: question, of: caller, at: uptime) {
       guard word.isAllowed else { throw denied(question) }
@@ -191,7 +191,7 @@ extension Approvals {
           hint: "Rule \(confirmation.rule) requires approval: `grantctl approve --wait` asks the user as requests come."
         )
       }
-      try await waiters.callerWaits(for: .release(id), of: permission.caller.holder, until: until)
+      try await waiters.callerWaits(for: .release(id), of: permission.principal.holder, until: until)
     }
     throw shuttingDown()
   }

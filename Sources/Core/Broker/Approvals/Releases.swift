@@ -58,7 +58,7 @@ struct Releases {
   struct Release {
     let id: String
     let question: Question
-    let caller: Caller
+    let caller: Principal
     let rule: String
     let since: Duration
     let until: Duration
@@ -70,7 +70,7 @@ struct Releases {
     let id: String
     let question: Question
     /// The one who asked when it was said; it holds for all who are the same asker.
-    let caller: Caller
+    let caller: Principal
     var asker: Asker { Asker(caller) }
     let isAllowed: Bool
     let until: Duration
@@ -101,7 +101,7 @@ struct Releases {
   subscript(id: String) -> Release? { byID[id] }
 
   /// The active approval or denial for it; nil: a user must be asked. The latest one applies.
-  mutating func word(on question: Question, of caller: Caller, at now: Duration) -> Word? {
+  mutating func word(on question: Question, of caller: Principal, at now: Duration) -> Word? {
     let asker = Asker(caller)
     let index = words.lastIndex { word in
       guard word.asker == asker, word.until > now, word.left != 0 else { return false }
@@ -114,12 +114,14 @@ struct Releases {
 
   /// Begins to wait; false: too many do.
   mutating func begin(
-    _ id: String, _ question: Question, of caller: Caller, rule: String, from now: Duration, until: Duration
+    _ id: String, _ question: Question, of caller: Principal, rule: String, from now: Duration, until: Duration
   ) -> Bool {
     var shares = Shares(all: Self.most, perHolder: Self.mostPerHolder)
     for release in byID.values { _ = shares.take(for: release.caller.holder) }
+    let own = Asker(caller)
     let unit = byID.values.filter {
-      $0.caller.holder == caller.holder && $0.caller.unit == caller.unit && $0.caller.userUnit == caller.userUnit
+      let other = Asker($0.caller)
+      return $0.caller.holder == caller.holder && other.unit == own.unit && other.userUnit == own.userUnit
     }
     guard byID[id] == nil, shares.shortage(for: caller.holder) == nil, unit.count < Self.mostPerUnit else {
       return false
@@ -130,7 +132,7 @@ struct Releases {
 
   /// A user's answer, for one request or for a time.
   mutating func take(
-    _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Caller, at now: Duration
+    _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Principal, at now: Duration
   ) -> Taken {
     guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
     // Indistinguishable callers are equal: the kernel reports 0 for processes of other namespaces.
@@ -149,8 +151,9 @@ struct Releases {
   }
 
   /// Whether it is the process that asked. Of a caller over TCP no process is known, but which service it is.
-  private static func isOwn(_ approver: Caller, _ asker: Caller) -> Bool {
+  private static func isOwn(_ approver: Principal, _ asker: Principal) -> Bool {
     guard asker.pid == 0 else { return approver.pid == asker.pid }
+    let (approver, asker) = (Asker(approver), Asker(asker))
     guard approver.uid == asker.uid, approver.unit == asker.unit, approver.userUnit == asker.userUnit else {
       return false
     }
@@ -183,10 +186,11 @@ extension Releases {
   // MARK: As others see it
 
   /// Who it is, for people. A user's own unit is said to be one: it may have the name of one of the system's.
-  static func words(for caller: Caller) -> String {
-    let unit = caller.userUnit.map { "user unit \($0)" } ?? caller.unit
-    let program = caller.executable.map { exe in exe + (unit.map { " in \($0)" } ?? "") } ?? unit
-    return "\(program ?? "a program") of uid \(caller.uid)"
+  static func words(for caller: Principal) -> String {
+    let who = Asker(caller)
+    let unit = who.userUnit.map { "user unit \($0)" } ?? who.unit
+    let program = who.executable.map { exe in exe + (unit.map { " in \($0)" } ?? "") } ?? unit
+    return "\(program ?? "a program") of \(caller.user)"
   }
 
   /// - Parameter wall: the wall clock at a time since the machine started.
@@ -196,8 +200,7 @@ extension Releases {
         account: word.question.account, method: word.question.method,
         kind: word.question.isIDToken ? .idToken : nil, scopes: word.question.scopes?.sorted(),
         resource: word.question.resource,
-        caller: ReleaseCaller(
-          uid: word.caller.uid, unit: word.caller.unit, user_unit: word.caller.userUnit, exe: word.caller.executable),
+        caller: ReleaseCaller(anyOf: word.caller),
         allowed: word.isAllowed, until: wall(word.until), request: word.question.request?.line,
         calls_left: word.left.map(Int64.init), id: word.id)
     }
@@ -210,9 +213,24 @@ extension Releases.Release {
       id: id, account: question.account, method: question.method, kind: question.isIDToken ? .idToken : nil,
       scopes: question.scopes?.sorted(),
       resource: question.resource, request: question.request?.line, body_sha256: question.request?.bodyDigest,
-      caller: ReleaseCaller(
-        uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable,
-        parent: caller.parent),
+      caller: ReleaseCaller(caller),
       rule: rule, since: wall(since), until: wall(until), outcome: outcome)
+  }
+}
+
+extension ReleaseCaller {
+  fileprivate init(_ caller: Principal) {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process):
+      self.init(
+        uid: process.uid, pid: process.pid, unit: process.unit, user_unit: process.userUnit, exe: process.executable,
+        parent: process.parent)
+    }
+  }
+
+  /// All that are the same asker.
+  fileprivate init(anyOf caller: Principal) {
+    self.init(caller)
+    (pid, parent) = (nil, nil)
   }
 }

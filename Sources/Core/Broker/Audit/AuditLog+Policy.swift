@@ -17,7 +17,7 @@ extension AuditLog {
     note(entry)
   }
 
-  func reloadFailed(for caller: Caller?, _ error: RPCError) {
+  func reloadFailed(for caller: Principal?, _ error: RPCError) {
     let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
     note(
       AuditEntry(
@@ -26,7 +26,7 @@ extension AuditLog {
   }
 
   /// What of the policy is another after a reload.
-  func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Caller?) -> AuditEntry {
+  func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Principal?) -> AuditEntry {
     var entry = AuditEntry(
       action: .policy, method: BrokerReload.name, who: caller.map { AuditEntry.Who($0) } ?? .init(uid: nil))
     let changes = Self.changes(from: old, to: new)

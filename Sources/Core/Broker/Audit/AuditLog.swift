@@ -21,13 +21,13 @@ final class AuditLog: Sendable {
   /// - Parameters:
   ///   - caller: the caller, for counting refusals; nil: the name in the entry.
   ///   - isReal: whether the account exists; invented names are limited.
-  func note(_ entry: AuditEntry, by caller: Caller? = nil, pid: Int32 = 0, isReal: Bool = false) {
+  func note(_ entry: AuditEntry, by caller: Principal? = nil, pid: Int32 = 0, isReal: Bool = false) {
     trail.note(
       entry, pid: caller?.pid ?? pid, isReal: isReal, refuser: refuser(of: entry, caller, isReal: isReal))
   }
 
   /// The user whose share it takes; nil: none. An attempt on an account that does not exist is a refusal.
-  private func refuser(of entry: AuditEntry, _ caller: Caller?, isReal: Bool) -> AuditRefuser? {
+  private func refuser(of entry: AuditEntry, _ caller: Principal?, isReal: Bool) -> AuditRefuser? {
     guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else {
       return (caller?.holder ?? entry.who.uid.map { Holder(uid: $0) }).flatMap(AuditRefuser.init(eventsOf:))
     }
@@ -44,8 +44,8 @@ final class AuditLog: Sendable {
   }
 
   /// The rule that lets the caller do this.
-  func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
-    cache.inForce.permission(.process(caller), access, method, account)?.rule
+  func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Principal) -> String? {
+    cache.inForce.permission(caller, access, method, account)?.rule
   }
 
   /// Whether there is an account of that name.
@@ -67,7 +67,7 @@ final class AuditLog: Sendable {
   ///
   /// - Parameter name: in the record.
   func ended<M: RPCMethod>(
-    _ method: M.Type, as name: String, account: String?, _ caller: Caller, _ access: Access, rule: String?,
+    _ method: M.Type, as name: String, account: String?, _ caller: Principal, _ access: Access, rule: String?,
     _ result: Result<M.Result, RPCError>, detail: String? = nil
   ) {
     let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
@@ -141,7 +141,7 @@ final class AuditLog: Sendable {
   }
 
   /// One refusal for want of the caller's own patience.
-  func tooOften(_ method: String, _ caller: Caller, wait: Duration) -> RPCError {
+  func tooOften(_ method: String, _ caller: Principal, wait: Duration) -> RPCError {
     let who = AuditEntry.Who(caller)
     let action = Methods.named(method).map(Self.refusalAction(of:)) ?? .observe
     note(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
@@ -191,7 +191,7 @@ final class AuditLog: Sendable {
   ///   - size: the number per step, interleaved with other work (``Slices``).
   ///   - entry: makes the record of the account with this index.
   @BrokerActor
-  func record(_ count: Int, by size: Int, for caller: Caller, _ entry: (Int) -> AuditEntry) async {
+  func record(_ count: Int, by size: Int, for caller: Principal, _ entry: (Int) -> AuditEntry) async {
     var slices = Slices(of: size)
     for number in 0..<count {
       if number > 0, number.isMultiple(of: Limit.auditBatch) { await trail.flush() }

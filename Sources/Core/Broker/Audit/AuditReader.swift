@@ -13,7 +13,7 @@ final class AuditReader {
     self.authorizer = authorizer
   }
 
-  func list(_ params: AuditList.Params, caller: Caller) async throws(RPCError) -> AuditList.Result {
+  func list(_ params: AuditList.Params, caller: Principal) async throws(RPCError) -> AuditList.Result {
     guard let store = audit.trail.store else {
       throw RPCError(.storeFailure, "this broker keeps no audit trail")
     }
@@ -56,7 +56,7 @@ final class AuditReader {
   }
 
   /// As many as fit into an answer, of the accounts that the caller may still see: a reload may have changed that.
-  private func page(_ records: [AuditRecord], limit: Int, for caller: Caller) -> AuditList.Result {
+  private func page(_ records: [AuditRecord], limit: Int, for caller: Principal) -> AuditList.Result {
     var lines: [AuditList.Line] = []
     var bytes = 0
     for record in records.prefix(limit) {

@@ -52,10 +52,13 @@ public struct AuditEntry: Sendable, Hashable {
       self.parent = parent
     }
 
-    public init(_ caller: Caller) {
-      self.init(
-        uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable,
-        parent: caller.parent)
+    public init(_ caller: Principal) {
+      switch caller {
+      case .process(let process), .unit(_, manager: let process), .peer(let process):
+        self.init(
+          uid: process.uid, unit: process.unit, userUnit: process.userUnit, executable: process.executable,
+          parent: process.parent)
+      }
     }
 
     /// Whether programs of the user can be told apart by it: all of a session are in one scope.

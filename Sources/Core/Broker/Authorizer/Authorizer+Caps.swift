@@ -49,7 +49,7 @@ extension Authorizer {
   func checkResources(_ resources: [String], of grant: Grant, _ permission: Permission) throws(RPCError) {
     let account = grant.saved.account.rawValue
     guard !resources.isEmpty,
-      let allowed = policy.resources(permission.access, permission.method, account, permission.caller),
+      let allowed = policy.resources(permission.access, permission.method, account, permission.principal),
       let refused = resources.first(where: {
         ![grant.saved.resource, grant.saved.audience].contains($0) && !allowed.contains($0)
       })
@@ -84,7 +84,7 @@ extension Authorizer {
     guard permission.scopes != nil else { return }
     throw RPCError(
       .notPermitted,
-      "\(permission.method) uses the account's whole token, and the rule for uid \(permission.caller.uid) caps the scopes",
+      "\(permission.method) uses the account's whole token, and the rule for \(permission.principal.user) caps the scopes",
       hint: "Use a token of those scopes (`token.get`), or an admin can add a [[rule]] without `scopes`.")
   }
 
@@ -143,7 +143,7 @@ extension Authorizer {
       "rule \(confirm.rule) requires approval of each release of account \(account), and \(whom) cannot wait",
       hint:
         "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
-        + "reload`:\n" + Rule.lines(for: permission.caller, account: account, methods: [permission.method]))
+        + "reload`:\n" + Rule.lines(for: permission.principal, account: account, methods: [permission.method]))
   }
 
   static func unconfirmed(_ permission: Permission, _ confirmation: Policy.Confirmation) -> RPCError {

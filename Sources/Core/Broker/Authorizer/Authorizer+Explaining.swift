@@ -6,14 +6,15 @@ import Principals
 // The reason for a decision.
 extension Authorizer {
   /// `policy.explain`.
-  func explain(_ params: PolicyExplain.Params, caller: Caller) throws(RPCError) -> PolicyExplain.Result {
+  func explain(_ params: PolicyExplain.Params, caller: Principal) throws(RPCError) -> PolicyExplain.Result {
     var subject = caller
     if let other = params.caller {
       // A caller with `manage` may learn about other callers.
       try check(.manage, method: PolicyExplain.name, caller: caller)
-      subject = Caller(
-        uid: other.uid, gid: other.gid ?? .max, groups: other.groups ?? [], pid: 0, unit: other.unit,
-        userUnit: other.user_unit, executable: other.exe)
+      subject = .process(
+        Caller(
+          uid: other.uid, gid: other.gid ?? .max, groups: other.groups ?? [], pid: 0, unit: other.unit,
+          userUnit: other.user_unit, executable: other.exe))
     }
     guard let method = Methods.named(params.method ?? TokenGet.name) else {
       throw Methods.notFound(params.method ?? "")
@@ -36,10 +37,12 @@ extension Authorizer {
 
   /// For callers without `manage`: other rules would reveal which accounts exist, and their users.
   private static func refusal(
-    _ method: String, _ account: String?, _ caller: Caller, isIDToken: Bool
+    _ method: String, _ account: String?, _ caller: Principal, isIDToken: Bool
   ) -> String {
+    let who = AuditEntry.Who(caller)
     let command: [String?] = [
-      "grantctl explain \(account ?? "ACCOUNT") --uid \(caller.uid)", caller.unit.map { "--unit \($0.prefix(256))" },
+      "grantctl explain \(account ?? "ACCOUNT")", who.uid.map { "--uid \($0)" },
+      who.unit.map { "--unit \($0.prefix(256))" },
       method == TokenGet.name ? nil : "--method \(method)", isIDToken ? "--id-token" : nil,
     ]
     return "no rule allows this caller \(method)" + (account.map { " for account \($0)" } ?? "")

@@ -36,12 +36,12 @@ final class Authorizer: Sendable {
     _ principal: Principal, _ access: Access, _ method: String, account: String?, request: APIRequest? = nil
   ) throws(RPCError) -> Permission {
     if let permission = inForce.permission(principal, access, method, account, request: request) { return permission }
-    try checkHold(access, method, account, principal.caller)
-    var refusal = Self.refusal(access, method, account, principal.caller)
+    try checkHold(access, method, account, principal)
+    var refusal = Self.refusal(access, method, account, principal)
     // A rule permits other requests of this caller, but not this one.
     if let request, inForce.permission(principal, access, method, account) != nil {
       refusal.message =
-        "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)\(request.words)"
+        "\(principal.user) may not send \(request.method) \(request.host)\(request.path)\(request.words)"
         + (account.map { " for account \($0.prefix(128))" } ?? "")
       refusal.hint =
         !PlainPath.isPlain(request.path)
@@ -66,15 +66,15 @@ final class Authorizer: Sendable {
     _ principal: Principal, _ access: Access, _ method: String
   ) throws(RPCError) -> Permission {
     guard let permission = inForce.permissionForSome(principal, access, method) else {
-      try checkHold(access, method, nil, principal.caller)
-      throw Self.refusal(access, method, nil, principal.caller)
+      try checkHold(access, method, nil, principal)
+      throw Self.refusal(access, method, nil, principal)
     }
     return permission
   }
 
   /// The policy would permit it, and releases are held.
   private func checkHold(
-    _ access: Access, _ method: String, _ account: String?, _ caller: Caller
+    _ access: Access, _ method: String, _ account: String?, _ caller: Principal
   ) throws(RPCError) {
     let policy = policy
     guard access == .use || access == .idToken, inForce.isHeld,
@@ -104,16 +104,16 @@ final class Authorizer: Sendable {
   func isCurrent(_ permission: Permission) -> Bool { inForce.epoch == permission.epoch }
 
   /// Checks a use that carries no decision. The error is the same whether the account exists or not.
-  func check(_ access: Access, method: String, account: String? = nil, caller: Caller) throws(RPCError) {
+  func check(_ access: Access, method: String, account: String? = nil, caller: Principal) throws(RPCError) {
     guard !policy.allows(access, method: method, account: account, caller: caller) else { return }
     throw Self.refusal(access, method, account, caller)
   }
 
   /// With the rule that is missing, for an admin to add.
-  static func refusal(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> RPCError {
+  static func refusal(_ access: Access, _ method: String, _ account: String?, _ caller: Principal) -> RPCError {
     RPCError(
       .notPermitted,
-      "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),
+      "\(caller.user) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),
       hint: "An admin can allow it by these lines in the configuration and `grantctl reload`:\n"
         + Rule.lines(for: caller, account: account, access: [access]))
   }

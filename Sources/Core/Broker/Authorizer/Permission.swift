@@ -22,8 +22,6 @@ struct Permission: Sendable {
   let epoch: UInt64
   /// The approved scopes: no more are released. Nil: no approval was needed.
   var approved: Releases.Question?
-
-  var caller: Caller { principal.caller }
 }
 
 /// The active policy, for the broker's actor and for event loops.
@@ -67,7 +65,7 @@ final class PolicyInForce: Sendable {
     let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
     guard !(state.isHeld && (access == .use || access == .idToken)),
       case .allowed(let rule, let scopes, let confirmation) = state.policy.permission(
-        access, method, account, principal.caller, request: request)
+        access, method, account, principal, request: request)
     else { return nil }
     return Permission(
       principal: principal, access: access, method: method, account: account, rule: rule, scopes: scopes,
@@ -79,11 +77,11 @@ final class PolicyInForce: Sendable {
     let (state, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
     let policy = state.policy
     guard !(state.isHeld && (access == .use || access == .idToken)),
-      policy.allowsSome(access, method: method, caller: principal.caller)
+      policy.allowsSome(access, method: method, caller: principal)
     else { return nil }
     return Permission(
       principal: principal, access: access, method: method, account: nil,
-      rule: policy.permission(access, method, nil, principal.caller)?.rule, scopes: nil, confirmation: nil,
+      rule: policy.permission(access, method, nil, principal)?.rule, scopes: nil, confirmation: nil,
       request: nil, epoch: epoch)
   }
 }

@@ -32,21 +32,27 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// Whether the caller may do everything, without a rule.
-  public func isPrivileged(_ caller: Caller) -> Bool {
+  public func isPrivileged(_ caller: Principal) -> Bool {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process): isPrivileged(uid: process.uid)
+    }
+  }
+
+  private func isPrivileged(uid: UInt32) -> Bool {
     switch instance {
-    case .system: caller.uid == 0
-    case .user: caller.uid == owner
+    case .system: uid == 0
+    case .user: uid == owner
     }
   }
 
   /// Whether any rule is for the caller, regardless of its rights.
-  public func callerClass(of caller: Caller) -> CallerClass {
+  public func callerClass(of caller: Principal) -> CallerClass {
     if isPrivileged(caller) { return .privileged }
     return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
   }
 
   /// Whether a rule is for the caller, or it needs none.
-  func names(_ caller: Caller) -> Bool { callerClass(of: caller) != .unnamed }
+  func names(_ caller: Principal) -> Bool { callerClass(of: caller) != .unnamed }
 
   /// A decision.
   public enum Decision: Sendable, Equatable {
@@ -71,7 +77,7 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// The caller's rights without a specific account: patterns of accounts for each kind of access.
-  public func permissions(of caller: Caller) -> [Access: [String]] {
+  public func permissions(of caller: Principal) -> [Access: [String]] {
     let own = rules.filter { $0.who.matches(caller) }
     var permissions: [Access: [String]] = [:]
     for access in Access.allCases where access != .open {
@@ -82,13 +88,13 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// Whether there is any account that the caller may do this to.
-  public func allowsSome(_ access: Access, method: String? = nil, caller: Caller) -> Bool {
+  public func allowsSome(_ access: Access, method: String? = nil, caller: Principal) -> Bool {
     access == .open || isPrivileged(caller)
       || rules.contains { !$0.accounts.isEmpty && $0.gives(access, method) && $0.who.matches(caller) }
   }
 
   /// Whether the caller may do this to the account; nil: where no account is concerned.
-  public func allows(_ access: Access, method: String? = nil, account: String?, caller: Caller) -> Bool {
+  public func allows(_ access: Access, method: String? = nil, account: String?, caller: Principal) -> Bool {
     access == .open || isPrivileged(caller)
       || rules.contains {
         $0.gives(access, method) && $0.covers(account, access) && $0.who.matches(caller)
@@ -96,19 +102,19 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// The accounts that the caller may manage by this method, as patterns; nil: all, and records without an account.
-  func managed(_ method: String, by caller: Caller) -> [String]? {
+  func managed(_ method: String, by caller: Principal) -> [String]? {
     guard !allows(.manage, method: method, account: nil, caller: caller) else { return nil }
     return Set(rules.filter { $0.gives(.manage, method) && $0.who.matches(caller) }.flatMap(\.accounts)).sorted()
   }
 
   /// The same, with the rule or the missing condition.
-  public func decide(_ access: Access, method: String?, account: String?, caller: Caller) -> Decision {
+  public func decide(_ access: Access, method: String?, account: String?, caller: Principal) -> Decision {
     permission(access, method, account, caller) ?? .refused(why: lack(access, method, account, caller))
   }
 
   /// The resources that the caller may request tokens for, in addition to the account's own; nil: any. A rule that caps the
   /// scopes allows none that it does not name, since a token for another resource may have other scopes.
-  func resources(_ access: Access, _ method: String, _ account: String, _ caller: Caller) -> Set<String>? {
+  func resources(_ access: Access, _ method: String, _ account: String, _ caller: Principal) -> Set<String>? {
     guard access != .open, !isPrivileged(caller) else { return nil }
     var allowed: Set<String> = []
     for rule in rules
@@ -124,7 +130,7 @@ public struct Policy: Sendable, Equatable {
   ///
   /// - Parameter request: the request to the provider's API; nil: none, or not known yet.
   func permission(
-    _ access: Access, _ method: String?, _ account: String?, _ caller: Caller, request: APIRequest? = nil
+    _ access: Access, _ method: String?, _ account: String?, _ caller: Principal, request: APIRequest? = nil
   ) -> Decision? {
     let needsNone = access == .open || isPrivileged(caller)
     guard !needsNone || asksSomebody else { return .allowed(rule: nil, scopes: nil, confirm: nil) }
@@ -157,7 +163,7 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// Whether a rule for the caller depends on the messages of the request.
-  func readsMessages(_ method: String, _ account: String, _ caller: Caller, of request: APIRequest) -> Bool {
+  func readsMessages(_ method: String, _ account: String, _ caller: Principal, of request: APIRequest) -> Bool {
     readsMessages
       && rules.contains { rule in
         guard rule.mcp != nil, rule.gives(.use, method), rule.who.matches(caller), rule.covers(account, .use) else {
@@ -168,7 +174,7 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// The closest rule, and the condition that failed.
-  private func lack(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> String {
+  private func lack(_ access: Access, _ method: String?, _ account: String?, _ caller: Principal) -> String {
     guard !rules.isEmpty else { return "there is no rule at all" }
     let what = method ?? access.rawValue
     let fitting = rules.filter { $0.gives(access, method) && $0.covers(account, access) }

@@ -69,7 +69,13 @@ public struct Rule: Sendable, Equatable {
 
 extension Rule.Who {
   /// Whether the caller meets all conditions. Unknown facts match nothing.
-  func matches(_ caller: Caller) -> Bool {
+  func matches(_ caller: Principal) -> Bool {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process): matches(process)
+    }
+  }
+
+  private func matches(_ caller: Caller) -> Bool {
     func fits(_ wanted: String?, _ found: String?) -> Bool {
       guard let wanted else { return true }
       return found.map { wildcard(wanted, matches: $0) } ?? false
@@ -82,7 +88,13 @@ extension Rule.Who {
   private func isInGroup(_ caller: Caller) -> Bool { gid == caller.gid || gid.map(caller.groups.contains) ?? false }
 
   /// The first thing that the caller is not, for people; nil: it is all of it.
-  func mismatch(_ caller: Caller) -> String? {
+  func mismatch(_ caller: Principal) -> String? {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process): mismatch(process)
+    }
+  }
+
+  private func mismatch(_ caller: Caller) -> String? {
     if let uid, uid != caller.uid { return "the caller is uid \(caller.uid), not uid \(uid)" }
     if let gid, !isInGroup(caller) { return "the caller is not in group \(gid)" }
     if gid != nil, caller.isSubordinate, !subordinates {

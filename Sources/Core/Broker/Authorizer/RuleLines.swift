@@ -7,7 +7,7 @@ extension Rule {
   ///
   /// - Parameter account: nil: where all accounts are concerned, or none.
   public static func lines(
-    for caller: Caller, account: String?, access: [Access] = [], methods: [String] = []
+    for caller: Principal, account: String?, access: [Access] = [], methods: [String] = []
   ) -> String {
     // An invalid name is not an account: it cannot be copied, and a placeholder is shown.
     let name = account.map { AccountName(rawValue: $0)?.rawValue ?? "ACCOUNT" } ?? "*"
@@ -22,6 +22,12 @@ extension Rule {
   }
 
   /// What of the caller will be so the next time too.
+  private static func identity(_ caller: Principal) -> [String] {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process): identity(process)
+    }
+  }
+
   private static func identity(_ caller: Caller) -> [String] {
     let (unit, userUnit) = (lasting(caller.unit), lasting(caller.userUnit))
     var lines: [String] = []

@@ -18,17 +18,17 @@ extension Backups {
       do throws(BackupError) { try await vault.checkSize() } catch { throw backupError(error) }
       let backup = Large(try await wholeBackup())
       defer { backup.free() }
-      try await checkReleases(of: backup, session.caller)
+      try await checkReleases(of: backup, session.principal)
       let file = try await packed(backup, secret, vault)
       // A reload may have withdrawn the permission in the interim.
-      try await checkReleases(of: backup, session.caller)
+      try await checkReleases(of: backup, session.principal)
       let size = file.count
       guard transfers.set(id, .outgoing(Large(file)), at: uptime) else { throw Self.unknownTransfer("backup_id") }
       let count = backup.value.state.grants.count
-      await recordReleases(of: backup, to: session.caller)
+      await recordReleases(of: backup, to: session.principal)
       logger.notice(
         "made a backup of \(count) accounts",
-        metadata: ["caller_uid": "\(session.caller.uid)", "caller_pid": "\(session.caller.pid)"])
+        metadata: ["caller_uid": "\(session.principal.uidText)", "caller_pid": "\(session.principal.pid)"])
       return .init(backup_id: id, size: size, accounts: count, left_out: leftOut(of: backup.value.state))
     } catch {
       transfers.end(id)
@@ -64,13 +64,13 @@ extension Backups {
     return (Data(part).base64EncodedString(), part.endIndex == file.endIndex)
   }
 
-  private func recordReleases(of backup: Large<Backup>, to caller: Caller) async {
+  private func recordReleases(of backup: Large<Backup>, to caller: Principal) async {
     let grants = backup.value.state.grants
     await audit.record(grants.count, by: Slices.light, for: caller) { released(grants[$0], to: caller) }
   }
 
   /// Without the token's number: a backup releases the grant, and one per hour is one record.
-  private func released(_ grant: SavedGrant, to caller: Caller) -> AuditEntry {
+  private func released(_ grant: SavedGrant, to caller: Principal) -> AuditEntry {
     let account = grant.account.rawValue
     var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
     entry.provider = grant.provider.rawValue
@@ -93,7 +93,7 @@ extension Backups {
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
   }
 
-  private func checkReleases(of backup: Large<Backup>, _ caller: Caller) async throws(RPCError) {
+  private func checkReleases(of backup: Large<Backup>, _ caller: Principal) async throws(RPCError) {
     for _ in 0..<Limit.rounds {
       let epoch = authorizer.inForce.epoch
       var slices = Slices(of: Slices.light)
@@ -109,7 +109,7 @@ extension Backups {
   }
 
   /// The recipient of a backup has everything in it.
-  private func checkRelease(of account: AccountName, _ caller: Caller) throws(RPCError) {
+  private func checkRelease(of account: AccountName, _ caller: Principal) throws(RPCError) {
     let decision = authorizer.policy.decide(
       .use, method: StoreBackup.name, account: account.rawValue, caller: caller)
     if case .allowed(_, nil, nil) = decision { return }
@@ -117,7 +117,7 @@ extension Backups {
     if case .allowed(_, _, let confirm?) = decision { why = ": rule \(confirm.rule) requires approval of each release" }
     throw RPCError(
       .notPermitted,
-      "a backup holds every account's tokens, and uid \(caller.uid) may not have those of \(account) whole and at once"
+      "a backup holds every account's tokens, and \(caller.user) may not have those of \(account) whole and at once"
         + why,
       hint:
         "An administrator can permit it, also for root, with these lines in the configuration and `grantctl reload`:\n"

@@ -95,15 +95,15 @@ extension Backups {
       backup.free()
       let words = "from a backup of \(host.printable(limit: 128))"
       for (accounts, done) in [(result.restored, "restored"), (result.replaced, "replaced")] {
-        await audit.record(accounts.count, by: Slices.heavy, for: session.caller) {
-          restored(accounts[$0], "\(done) \(words)", by: session.caller)
+        await audit.record(accounts.count, by: Slices.heavy, for: session.principal) {
+          restored(accounts[$0], "\(done) \(words)", by: session.principal)
         }
       }
       logger.notice(
         "restored \(result.restored.count + result.replaced.count) accounts of a backup",
         metadata: [
-          "backup_host": "\(host.prefix(128))", "caller_uid": "\(session.caller.uid)",
-          "caller_pid": "\(session.caller.pid)",
+          "backup_host": "\(host.prefix(128))", "caller_uid": "\(session.principal.uidText)",
+          "caller_pid": "\(session.principal.pid)",
         ])
       return result
     } catch {
@@ -112,7 +112,7 @@ extension Backups {
     }
   }
 
-  private func restored(_ account: String, _ detail: String, by caller: Caller) -> AuditEntry {
+  private func restored(_ account: String, _ detail: String, by caller: Principal) -> AuditEntry {
     var entry = AuditEntry(action: .admin, method: StoreRestoreApply.name, account: account, who: .init(caller))
     entry.provider = AccountName(rawValue: account).flatMap { accounts[$0]?.saved.provider.rawValue }
     entry.rule = audit.rule(.manage, StoreRestoreApply.name, account, caller)

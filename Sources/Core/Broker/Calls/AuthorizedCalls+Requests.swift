@@ -12,7 +12,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    var question = try question(account, needs: .nothing, for: Asker(permission.caller), until: deadline)
+    var question = try question(account, needs: .nothing, for: Asker(permission.principal), until: deadline)
     question.isWanted = { session.isReading }
     question.session = session
     let name = question.name
@@ -176,7 +176,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: Asker(permission.caller), until: deadline)
+    let question = try question(account, needs: .metadata, for: Asker(permission.principal), until: deadline)
     try check(question.provider, "keeps no list of sessions")
     let sessions = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
@@ -191,7 +191,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: Asker(permission.caller), until: deadline)
+    let question = try question(account, needs: .metadata, for: Asker(permission.principal), until: deadline)
     try check(question.provider, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")

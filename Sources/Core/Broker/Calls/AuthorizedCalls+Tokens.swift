@@ -13,7 +13,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // An impossible request needs no approval.
-    let asker = Asker(permission.caller)
+    let asker = Asker(permission.principal)
     var question = try question(account, needs: .endpoint(.token), for: asker, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
     // The time of the approval is not the provider's.
@@ -46,7 +46,7 @@ extension AuthorizedCalls {
     // As for the account itself: a reload may have taken the permission away while the provider was asked.
     if let acting {
       try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission)
-      auditActor(acting.account, for: params.account, session.caller)
+      auditActor(acting.account, for: params.account, session.principal)
     }
     let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
     return .init(
@@ -77,7 +77,7 @@ extension AuthorizedCalls {
   }
 
   /// It is a release of the actor's token as well.
-  private func auditActor(_ actor: AccountName, for subject: String, _ caller: Caller) {
+  private func auditActor(_ actor: AccountName, for subject: String, _ caller: Principal) {
     var entry = AuditEntry(action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller))
     entry.provider = accounts[actor]?.saved.provider.rawValue
     entry.detail = "as the actor for \(subject)"
@@ -117,7 +117,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
-      account, needs: .endpoint(.introspection), for: Asker(permission.caller), until: deadline)
+      account, needs: .endpoint(.introspection), for: Asker(permission.principal), until: deadline)
     let answer = try await ask(question) { token, _, target throws(RPCError) in
       try approvals.checkAgain(TokenIntrospect.self, params, permission)
       return target.provider.introspection(
@@ -132,7 +132,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .endpoint(.userinfo), for: Asker(permission.caller), until: deadline)
+    let question = try question(account, needs: .endpoint(.userinfo), for: Asker(permission.principal), until: deadline)
     let info = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
       return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
@@ -252,7 +252,7 @@ extension AuthorizedCalls {
       try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(permission.caller),
+        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(permission.principal),
         until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }

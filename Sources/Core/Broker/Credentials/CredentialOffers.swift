@@ -37,7 +37,7 @@ final class CredentialOffers: Piece {
     let use = use(request, found)
     switch found {
     case .failure(let error):
-      door.refuse(use, error, request.caller)
+      door.refuse(use, error, request.principal)
       return .failure(error)
     case .success: return await door.pass(use, by: StartingUnit(request)).map(\.text)
     }
@@ -82,7 +82,9 @@ final class CredentialOffers: Piece {
 
   /// The socket refused a connection its credential. Called on its event loop, and does not block.
   nonisolated func withheld(_ withheld: CredentialWithheld) {
-    let who = withheld.caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    // The connecting process: the unit that it names is not verified.
+    let caller = withheld.caller.map(Principal.process)
+    let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
     let account = withheld.id.flatMap { id in offered.withLock { $0.offer(id)?.account.rawValue } }
     var entry = AuditEntry(action: .release, method: Self.credentialMethod, account: account, who: who)
     switch withheld.cause {
@@ -94,7 +96,7 @@ final class CredentialOffers: Piece {
     entry.detail = detail.printable(limit: Limit.auditDetail)
     // An unverified connection can invent its name, even that of an existing account.
     let isReal = withheld.cause == .undelivered && account.map(door.audit.knows) ?? false
-    door.audit.note(entry, by: withheld.caller, isReal: isReal)
+    door.audit.note(entry, by: caller, isReal: isReal)
   }
 
   /// The method name of a credential, for counts and records.
@@ -128,9 +130,8 @@ final class CredentialOffers: Piece {
 private final class StartingUnit: Session {
   let principal: Principal
 
-  init(_ request: CredentialRequest) { principal = .unit(request.unit, manager: request.caller) }
+  init(_ request: CredentialRequest) { principal = request.principal }
 
-  var caller: Caller { principal.caller }
   var isReading: Bool { true }
   func notify(method: String, params: JSON) -> Bool { false }
   func holdOpen() {}

@@ -15,8 +15,8 @@ struct Door: Sendable {
   ) async -> Result<Value, RPCError> {
     defer { session.decided() }
     var passage = Passage(use)
-    if use.isPaced, let wait = authorizer.rates.take(AuditEntry.Who(session.caller), of: session.caller.holder) {
-      let error = audit.tooOften(use.name, session.caller, wait: wait)
+    if use.isPaced, let wait = authorizer.rates.take(AuditEntry.Who(session.principal), of: session.principal.holder) {
+      let error = audit.tooOften(use.name, session.principal, wait: wait)
       requests.answered(use.name, Result<Value, RPCError>.failure(error))
       return .failure(error)
     }
@@ -31,12 +31,12 @@ struct Door: Sendable {
     } catch {
       result = .failure(error)
     }
-    end(use, passage, result, session.caller)
+    end(use, passage, result, session.principal)
     return result
   }
 
   /// A use that its adapter refused before any decision.
-  func refuse<M: Served, Value: Sendable>(_ use: Use<M, Value>, _ error: RPCError, _ caller: Caller) {
+  func refuse<M: Served, Value: Sendable>(_ use: Use<M, Value>, _ error: RPCError, _ caller: Principal) {
     end(use, Passage(use), .failure(error), caller)
   }
 
@@ -81,7 +81,7 @@ struct Door: Sendable {
 
   /// Records and counts, and charges a refusal to its caller.
   private func end<M: Served, Value: Sendable>(
-    _ use: Use<M, Value>, _ passage: Passage<M, Value>, _ result: Result<Value, RPCError>, _ caller: Caller
+    _ use: Use<M, Value>, _ passage: Passage<M, Value>, _ result: Result<Value, RPCError>, _ caller: Principal
   ) {
     if use.isPaced, case .failure(let error) = result, error.reason == .notPermitted {
       authorizer.rates.refused(AuditEntry.Who(caller))

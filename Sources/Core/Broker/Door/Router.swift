@@ -12,7 +12,7 @@ public struct Router: Dispatcher {
   }
 
   public func callerClass(of principal: Principal) -> CallerClass {
-    broker.authorizer.policy.callerClass(of: principal.caller)
+    broker.authorizer.policy.callerClass(of: principal)
   }
 
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }

@@ -37,7 +37,7 @@ struct Call<Method: RPCMethod>: Sendable {
   let session: any Session
   var permission: Permission
 
-  var caller: Caller { session.caller }
+  var caller: Principal { session.principal }
 }
 
 extension Served {

@@ -53,9 +53,9 @@ final class Events {
   }
 
   private func takePlace(_ session: any Session) throws(RPCError) {
-    if let shortage = shares.take(for: session.caller.holder) {
+    if let shortage = shares.take(for: session.principal.holder) {
       subscriptions[ObjectIdentifier(session)] = nil
-      let whose = shortage != .ofAll ? " of \(session.caller.holder)" : ""
+      let whose = shortage != .ofAll ? " of \(session.principal.holder)" : ""
       throw RPCError(.overloaded, "too many connections\(whose) are subscribed to events")
     }
     session.holdOpen()
@@ -67,11 +67,11 @@ final class Events {
 
   private func unsubscribe(_ session: any Session) {
     guard subscriptions.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
-    shares.giveBack(of: session.caller.holder)
+    shares.giveBack(of: session.principal.holder)
   }
 
   /// Pending approvals are only for callers that may answer them.
-  private func mayLearn(of event: Event, _ caller: Caller) -> Bool {
+  private func mayLearn(of event: Event, _ caller: Principal) -> Bool {
     let policy = authorizer.policy
     guard policy.allows(.observe, method: EventsSubscribe.name, account: event.account, caller: caller) else {
       return false
@@ -98,9 +98,10 @@ final class Events {
     others.login_id = nil
     let (all, rest) = (JSON(encoding: event), JSON(encoding: others))
     for subscription in subscriptions.values where subscription.types.contains(event.type) {
-      let caller = subscription.session.caller
+      let caller = subscription.session.principal
       guard mayLearn(of: event, caller) else { continue }
-      let params = caller.uid == user || authorizer.policy.isPrivileged(caller) ? all : rest
+      let isStarter = caller.uid.map { $0 == user } ?? false
+      let params = isStarter || authorizer.policy.isPrivileged(caller) ? all : rest
       guard !subscription.session.notify(method: Event.method, params: params) else { continue }
       unsubscribe(subscription.session)
       measures.eventDropped()

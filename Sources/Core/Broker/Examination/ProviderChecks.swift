@@ -33,7 +33,7 @@ final class ProviderChecks: Piece {
     self.engine = engine
   }
 
-  func check(_ params: ProviderCheck.Params, caller: Caller) async throws(RPCError) -> ProviderCheck.Result {
+  func check(_ params: ProviderCheck.Params, caller: Principal) async throws(RPCError) -> ProviderCheck.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let name = try providers.configured(params.provider)
     for _ in 0..<Self.rounds {
@@ -76,7 +76,7 @@ final class ProviderChecks: Piece {
 
 extension ProviderExaminer {
   /// Without the accounts that the caller may not see.
-  func view(_ checked: Checked, of name: ProviderName, for caller: Caller) -> ProviderCheck.Result {
+  func view(_ checked: Checked, of name: ProviderName, for caller: Principal) -> ProviderCheck.Result {
     let seen = checked.checks.filter { check in
       check.account.map {
         authorizer.policy.allows(.observe, method: ProviderCheck.name, account: $0, caller: caller)

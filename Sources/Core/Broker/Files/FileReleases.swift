@@ -191,7 +191,7 @@ final class FileReleases: Piece {
 
   private func permission(_ file: TokenFile, _ reader: TokenFile.Reader) throws(RPCError) -> Permission {
     let permission = try authorizer.authorize(
-      .process(reader.caller), TokenGet.access(of: file.kind), TokenGet.name, account: file.account.rawValue)
+      reader.caller, TokenGet.access(of: file.kind), TokenGet.name, account: file.account.rawValue)
     try authorizer.checkUnasked(permission, "a file")
     return permission
   }
@@ -304,7 +304,7 @@ final class FileReleases: Piece {
   }
 
   /// As `broker.status` has them, in the order of their paths: those of accounts that the caller may observe.
-  func views(for caller: Caller) -> [BrokerStatus.FileView] {
+  func views(for caller: Principal) -> [BrokerStatus.FileView] {
     let policy = authorizer.policy
     return kept.values.compactMap { kept in
       guard let file = kept.file,
@@ -343,16 +343,16 @@ extension FileReleases {
 
 extension TokenFile.Reader {
   /// The caller for rules: any process of the reader.
-  var caller: Caller {
+  var caller: Principal {
     switch self {
-    case .user(let uid, let gid, let groups): Caller(uid: uid, gid: gid, groups: groups, pid: 0)
-    case .group(let gid): Caller(uid: .max, gid: gid, groups: [gid], pid: 0)
+    case .user(let uid, let gid, let groups): .process(Caller(uid: uid, gid: gid, groups: groups, pid: 0))
+    case .group(let gid): .process(Caller(uid: .max, gid: gid, groups: [gid], pid: 0))
     }
   }
 }
 
 extension TokenFile {
-  var caller: Caller { reader.caller }
+  var caller: Principal { reader.caller }
 
   /// The content; nil: the token has invalid characters.
   func bytes(of content: TokenFileFormat.Content) -> [UInt8]? {

@@ -64,7 +64,7 @@ final class Hold: Piece {
 
   nonisolated static let hint = "An administrator can end the hold with `grantctl unlock`."
 
-  func begin(_ passphrase: SecretText?, by caller: Caller) async throws(RPCError) -> BrokerLock.Result {
+  func begin(_ passphrase: SecretText?, by caller: Principal) async throws(RPCError) -> BrokerLock.Result {
     guard let keyLock else { return try await hold(passphrase, by: caller) }
     guard !isLocking else { return .init(state: "locking") }
     isLocking = true
@@ -76,31 +76,31 @@ final class Hold: Piece {
       throw error
     }
     let left = await stopReleases()
-    logger.notice("locking: exchanges are completed first", metadata: ["uid": "\(caller.uid)"])
+    logger.notice("locking: exchanges are completed first", metadata: ["uid": "\(caller.uidText)"])
     keyLock.lock()
     return .init(state: "locking", warnings: warnings + left)
   }
 
-  private func hold(_ passphrase: SecretText?, by caller: Caller) async throws(RPCError) -> BrokerLock.Result {
+  private func hold(_ passphrase: SecretText?, by caller: Principal) async throws(RPCError) -> BrokerLock.Result {
     guard passphrase == nil else {
       throw .invalidParams("the system instance holds releases without a passphrase")
     }
     guard record == nil else { return .init(state: "held") }
-    let record = Record(since: now.seconds, uid: caller.uid)
+    let record = Record(since: now.seconds, uid: try caller.owner())
     self.record = record
     await journal.put(Self.recordKey, record.text, "the hold of all releases")
     let left = await stopReleases()
-    logger.notice("all releases are held", metadata: ["uid": "\(caller.uid)", "hint": "\(Self.hint)"])
+    logger.notice("all releases are held", metadata: ["uid": "\(caller.uidText)", "hint": "\(Self.hint)"])
     return .init(state: "held", warnings: left)
   }
 
-  func end(by caller: Caller) async -> BrokerUnlock.Result {
+  func end(by caller: Principal) async -> BrokerUnlock.Result {
     guard record != nil else { return .init(state: "running") }
     await journal.put(Self.recordKey, "", "the end of the hold")
     record = nil
     authorizer.inForce.hold(false)
     waiters.wakeAccounts()
-    logger.notice("releases are no longer held", metadata: ["uid": "\(caller.uid)"])
+    logger.notice("releases are no longer held", metadata: ["uid": "\(caller.uidText)"])
     return .init(state: "released")
   }
 

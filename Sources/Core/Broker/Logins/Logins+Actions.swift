@@ -39,7 +39,7 @@ extension Logins {
   }
 
   /// `login.continue`.
-  func continueLogin(_ params: LoginContinue.Params, caller: Caller) async throws(RPCError) -> LoginContinue.Result {
+  func continueLogin(_ params: LoginContinue.Params, caller: Principal) async throws(RPCError) -> LoginContinue.Result {
     guard !isDraining else { throw shuttingDown() }
     let login = try login(params.login_id, LoginContinue.name, caller: caller)
     if login.endedAt != nil, let result = try result(of: login) { return result }

@@ -7,7 +7,7 @@ import Principals
 extension Logins {
   /// `login.password` (RFC 6749 §4.3): for providers that give tokens no other way, named in the configuration. Nothing is
   /// on disk before the tokens are, so a restart in between ends it without a trace.
-  func signIn(_ params: LoginPassword.Params, caller: Caller) async throws(RPCError) -> AccountView {
+  func signIn(_ params: LoginPassword.Params, caller: Principal) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
@@ -32,7 +32,7 @@ extension Logins {
     let login = SavedLogin(
       id: id, provider: name, account: account, state: Secret(surroundings.token(bytes: 32)), nonce: nil,
       verifier: nil, redirectURI: "", scopes: params.scopes ?? tokens.scopes, resource: nil, maxAge: nil,
-      uid: caller.uid, startedAt: now, expiresAt: now + provider.authorizationTraits.lifetime,
+      uid: try caller.owner(), startedAt: now, expiresAt: now + provider.authorizationTraits.lifetime,
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account).raw : nil)
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1

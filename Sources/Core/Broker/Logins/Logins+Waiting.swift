@@ -7,7 +7,7 @@ import Principals
 
 // Waiting logins: their end, cancellation, and visibility.
 extension Logins {
-  func login(_ text: String, _ method: String, caller: Caller) throws(RPCError) -> Login {
+  func login(_ text: String, _ method: String, caller: Principal) throws(RPCError) -> Login {
     guard let id = LoginID(rawValue: text), let login = table[id], isOwn(login.saved), isOwn(login, method, caller)
     else {
       throw RPCError(.unknownLogin, "no such login")
@@ -16,7 +16,7 @@ extension Logins {
   }
 
   /// Whether it is of the caller's user, for an account that it may sign in to: not all programs of a user may.
-  private func isOwn(_ login: Login, _ method: String, _ caller: Caller) -> Bool {
+  private func isOwn(_ login: Login, _ method: String, _ caller: Principal) -> Bool {
     let policy = authorizer.policy
     guard !policy.isPrivileged(caller) else { return true }
     return login.saved.uid == caller.uid
@@ -25,7 +25,7 @@ extension Logins {
 
   /// - Parameter session: the caller's connection; its end ends the wait.
   func waitForLogin(
-    _ params: LoginWait.Params, caller: Caller, session: (any Session)? = nil
+    _ params: LoginWait.Params, caller: Principal, session: (any Session)? = nil
   ) async throws(RPCError) -> LoginWait.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     try await remember(params.opened, of: try login(params.login_id, LoginWait.name, caller: caller))
@@ -106,14 +106,14 @@ extension Logins {
     await saveIfPending(login.saved.id, "how a login was opened")
   }
 
-  func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {
+  func cancelLogin(_ params: LoginCancel.Params, caller: Principal) async throws(RPCError) -> LoginCancel.Result {
     let login = try login(params.login_id, LoginCancel.name, caller: caller)
     guard login.isPending else { return .init(cancelled: false) }
     await fail(login.saved.id, RPCError(.loginCancelled, "the login was cancelled"))
     return .init(cancelled: true)
   }
 
-  func loginList(caller: Caller) -> LoginList.Result {
+  func loginList(caller: Principal) -> LoginList.Result {
     let seen = table.all.filter {
       $0.endedAt == nil && isOwn($0.saved) && isOwn($0, LoginList.name, caller)
     }

@@ -1,11 +1,22 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // Errors of many pieces, each with the user's next step.
 
 func unknownAccount(_ name: String) -> RPCError {
   RPCError(.unknownAccount, "no account \(name.prefix(128).debugDescription)")
+}
+
+extension Principal {
+  /// The owner of a login or a hold that the caller begins.
+  func owner() throws(RPCError) -> UInt32 {
+    guard let uid else {
+      throw RPCError(.notPermitted, "\(user) cannot begin this", hint: "Start it as a user of this machine.")
+    }
+    return uid
+  }
 }
 
 func shuttingDown() -> RPCError { RPCError(.shuttingDown, "the broker is stopping") }

@@ -46,8 +46,8 @@ final class CachedLane: CachedTokens {
   init(_ cache: TokenCache, _ principal: Principal) {
     self.cache = cache
     self.principal = principal
-    pid = principal.caller.pid
-    who = AuditEntry.Who(principal.caller)
+    pid = principal.pid
+    who = AuditEntry.Who(principal)
   }
 
   func reply(
@@ -94,6 +94,6 @@ final class CachedLane: CachedTokens {
     audit.scopes = entry.scopes
     audit.generation = entry.generation
     audit.rule = known.found.rule
-    known.line = cache.trail.line(audit, pid: pid, at: now, refuser: AuditRefuser(eventsOf: principal.caller.holder))
+    known.line = cache.trail.line(audit, pid: pid, at: now, refuser: AuditRefuser(eventsOf: principal.holder))
   }
 }

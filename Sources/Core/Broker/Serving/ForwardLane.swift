@@ -44,8 +44,8 @@ public final class ForwardLane {
   init(_ broker: Broker, _ principal: Principal) {
     self.broker = broker
     self.principal = principal
-    who = AuditEntry.Who(principal.caller)
-    holder = principal.caller.holder
+    who = AuditEntry.Who(principal)
+    holder = principal.holder
   }
 
   /// The request with the account's token; nil: the broker has to decide.
@@ -77,7 +77,7 @@ public final class ForwardLane {
   public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
     forget(forward.account)
     guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
-      !slot.entry.reporters.contains(Reporter(principal.caller)), sent.target.hasSuffix(forward.target),
+      !slot.entry.reporters.contains(Reporter(principal)), sent.target.hasSuffix(forward.target),
       sent.headers == forward.headers + sent.basis.added
     else { return }
     let url = sent.request.url
@@ -111,12 +111,12 @@ public final class ForwardLane {
     guard trail.policy.isEnabled, let action = AuditLog.auditAction(of: RequestSend.self) else { return }
     let now = broker.cache.uptime().milliseconds
     if let (own, line) = known.line, own == rule, !line.isClosed {
-      return line.again(pid: principal.caller.pid, at: now)
+      return line.again(pid: principal.pid, at: now)
     }
     var entry = AuditEntry(action: action, method: RequestSend.name, account: account, who: who)
     entry.rule = rule
     known.line = trail.line(
-      entry, pid: principal.caller.pid, at: now, refuser: AuditRefuser(eventsOf: holder)
+      entry, pid: principal.pid, at: now, refuser: AuditRefuser(eventsOf: holder)
     ).map { (rule, $0) }
   }
 

@@ -29,7 +29,7 @@ extension Router: LoopbackBroker {
   public func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool {
     let access = TokenGet.access(of: kind)
     return broker.authorizer.policy.allows(
-      access, method: TokenGet.name, account: account, caller: principal.caller)
+      access, method: TokenGet.name, account: account, caller: principal)
   }
 
   public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }
@@ -42,7 +42,7 @@ extension Router: LoopbackBroker {
     let permission = broker.authorizer.inForce.permission(
       principal, .use, RequestSend.name, forward.account, request: request)
     return permission.map { $0.confirmation != nil }
-      ?? policy.readsMessages(RequestSend.name, forward.account, principal.caller, of: request)
+      ?? policy.readsMessages(RequestSend.name, forward.account, principal, of: request)
   }
 
   /// On the broker's actor as a whole: its steps are many and short.

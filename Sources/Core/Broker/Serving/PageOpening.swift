@@ -1,5 +1,5 @@
 public import BrokerAPI
-public import Principals
+import Principals
 import Synchronization
 
 /// Opens the web page of a user. The listener belongs to the composition root.
@@ -7,7 +7,7 @@ public protocol PageOpener: Sendable {
   /// - Parameters:
   ///   - user: whose browser may use the link.
   ///   - opener: the process that requested it.
-  func open(for user: UInt32, by opener: Caller) async throws(RPCError) -> UIOpen.Result
+  func open(for user: UInt32, by opener: Int32) async throws(RPCError) -> UIOpen.Result
 }
 
 /// The opener, once there is one.
@@ -16,8 +16,9 @@ final class PageOpening: Sendable {
 
   func set(_ new: any PageOpener) { opener.withLock { $0 = new } }
 
-  func open(_ params: UIOpen.Params, for caller: Caller, _ policy: Policy) async throws(RPCError) -> UIOpen.Result {
-    let user = params.browser_uid ?? caller.uid
+  func open(_ params: UIOpen.Params, for caller: Principal, _ policy: Policy) async throws(RPCError) -> UIOpen.Result {
+    let user: UInt32
+    if let named = params.browser_uid { user = named } else { user = try caller.owner() }
     guard user == caller.uid || policy.isPrivileged(caller) else {
       throw RPCError(
         .notPermitted, "only a privileged caller can open the page of another user",
@@ -26,7 +27,7 @@ final class PageOpening: Sendable {
     guard let opener = opener.withLock({ $0 }) else {
       throw RPCError(.temporarilyUnavailable, "the broker does not serve its page yet", retryAfter: 1)
     }
-    return try await opener.open(for: user, by: caller)
+    return try await opener.open(for: user, by: caller.pid)
   }
 }
 

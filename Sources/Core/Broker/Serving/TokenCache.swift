@@ -89,7 +89,7 @@ public final class TokenCache: Sendable {
     guard let known, let permission = inForce.permission(principal, .use, TokenGet.name, account),
       permission.scopes == nil, permission.confirmation == nil, !known.slot.isWithdrawn
     else { return nil }
-    let (entry, reporter) = (known.slot.entry, Reporter(principal.caller))
+    let (entry, reporter) = (known.slot.entry, Reporter(principal))
     guard !entry.reporters.contains(reporter) else { return nil }
     handouts.note(account, entry.generation, to: reporter)
     return Found(

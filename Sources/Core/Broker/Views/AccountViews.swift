@@ -22,7 +22,7 @@ final class AccountViews: Piece {
 
   /// `account.list`. One at a time for each holder: none of them keeps another waiting.
   func list(_ params: AccountList.Params, for session: any Session) async throws(RPCError) -> AccountList.Result {
-    let holder = session.caller.holder
+    let holder = session.principal.holder
     guard lists.waiting(for: holder) < Limit.waitingLists else {
       throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
     }
@@ -34,7 +34,7 @@ final class AccountViews: Piece {
   private func makeList(
     _ params: AccountList.Params, for session: any Session
   ) async throws(RPCError) -> AccountList.Result {
-    let caller = session.caller
+    let caller = session.principal
     let wanted = params.limit ?? Limit.listedAccounts
     guard (1...Limit.wantedAccounts).contains(wanted) else {
       throw .invalidParams("params.limit: expected 1 to \(Limit.wantedAccounts)")

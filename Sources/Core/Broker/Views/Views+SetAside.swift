@@ -6,7 +6,7 @@ import Principals
 // Rows on disk that cannot be read, each with the commands that repair, replace or remove it.
 extension Views {
   /// The rows that the caller may see, at most ``Limit/setAside`` of accounts and of the rest; nil: none.
-  func setAside(for caller: Caller) -> [BrokerStatus.SetAsideView]? {
+  func setAside(for caller: Principal) -> [BrokerStatus.SetAsideView]? {
     var views: [BrokerStatus.SetAsideView] = []
     for account in accounts.unreadable.sorted().prefix(Limit.setAside) {
       let isAllowed = authorizer.policy.allows(

@@ -47,7 +47,7 @@ final class Views: Piece {
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
   func status(
-    for caller: Caller, files: [BrokerStatus.FileView], hold: BrokerStatus.HoldView?
+    for caller: Principal, files: [BrokerStatus.FileView], hold: BrokerStatus.HoldView?
   ) async -> BrokerStatus.Result {
     let ending = await refreshTokensEnding(for: caller)
     let counts = stateCounts()
@@ -61,9 +61,10 @@ final class Views: Piece {
       store: storeView, configuration: .init(path: reloading.path, loaded_at: accounts.configuredAt.seconds),
       provider_conditions: providers.sorted.map(conditionView),
       refresh_tokens_ending: ending,
-      caller: .init(
-        uid: Int64(caller.uid),
-        access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
+      caller: caller.uid.map {
+        .init(
+          uid: Int64($0), access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) }))
+      },
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
       listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold, sharing: sharingView)
   }
@@ -86,7 +87,7 @@ final class Views: Piece {
   }
 
   /// The list of delayed callers is not for all callers.
-  private func heldBack(for caller: Caller) -> BrokerStatus.HeldBackView? {
+  private func heldBack(for caller: Principal) -> BrokerStatus.HeldBackView? {
     var view = measures.heldBack?()
     if !authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }
     return view
@@ -137,7 +138,7 @@ final class Views: Piece {
   }
 
   /// Refresh tokens that have ended or end soon, of accounts whose grant still lives and that the caller may see.
-  private func refreshTokensEnding(for caller: Caller) async -> Int {
+  private func refreshTokensEnding(for caller: Principal) async -> Int {
     var count = 0
     var slices = Slices(of: Slices.light)
     for account in engine.refreshTokensEnding {

@@ -39,7 +39,7 @@ final class ForwardEndpoint {
   }
 
   /// On whose account request bodies are kept.
-  var share: Share { Share(holder: principal.caller.holder, callerClass: broker.callerClass(of: principal)) }
+  var share: Share { Share(holder: principal.holder, callerClass: broker.callerClass(of: principal)) }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     guard let target = ForwardTarget(head.uri) else {

@@ -38,7 +38,8 @@ public final class Connection: Session {
     var finished = 0
   }
 
-  public let caller: Caller
+  let caller: Caller
+  public var principal: Principal { .process(caller) }
   /// On whose account it is counted.
   let share: Share
   private let token: LoopToken

@@ -67,7 +67,8 @@ final class Desktop: Sendable {
     guard let broker = state.withLock({ $0.broker }) else { return }
     Task {
       do throws(RPCError) {
-        try await broker.lock(because: cause, by: Caller(uid: geteuid(), gid: getegid(), groups: [], pid: getpid()))
+        try await broker.lock(
+          because: cause, by: .process(Caller(uid: geteuid(), gid: getegid(), groups: [], pid: getpid())))
       } catch {
         logger.error("not locked: \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])
         // Else the suspend would wait for nothing.

@@ -71,19 +71,25 @@ final class LockedDispatcher: Dispatcher {
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { NoTokens() }
 
-  func callerClass(of principal: Principal) -> CallerClass { mayUnlock(principal.caller) ? .privileged : .unnamed }
+  func callerClass(of principal: Principal) -> CallerClass { mayUnlock(principal) ? .privileged : .unnamed }
 
-  private func mayUnlock(_ caller: Caller) -> Bool { caller.uid == geteuid() || caller.uid == 0 }
+  private func mayUnlock(_ caller: Principal) -> Bool {
+    switch caller {
+    case .process(let process): process.uid == geteuid() || process.uid == 0
+    // Only the socket is open.
+    case .unit, .peer: false
+    }
+  }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     session.decided()
     guard Methods.named(request.method) != nil else { return .failure(Methods.notFound(request.method)) }
-    guard mayUnlock(session.caller) else {
-      return .failure(RPCError(.notPermitted, "uid \(session.caller.uid) may not call \(request.method)"))
+    guard mayUnlock(session.principal) else {
+      return .failure(RPCError(.notPermitted, "\(session.principal.user) may not call \(request.method)"))
     }
     do throws(RPCError) {
       switch request.method {
-      case BrokerStatus.name: return .success(JSON(encoding: status(for: session.caller)))
+      case BrokerStatus.name: return .success(JSON(encoding: status(for: session.principal)))
       case BrokerLock.name: return .success(JSON(encoding: BrokerLock.Result(state: "locked")))
       case BrokerUnlock.name:
         try await unlock(decodeParams(BrokerUnlock.self, from: request.params))
@@ -95,13 +101,14 @@ final class LockedDispatcher: Dispatcher {
     }
   }
 
-  private func status(for caller: Caller) -> BrokerStatus.Result {
+  private func status(for caller: Principal) -> BrokerStatus.Result {
     BrokerStatus.Result(
       version: GrantdVersion.current, instance: "user", pid: getpid(), state: "locked", started_at: startedAt,
       summary: Self.summary, accounts: [:], providers: 0, pending_logins: 0, callback: [],
       store: .init(path: store, state: "locked", message: nil),
       configuration: .init(path: nil, loaded_at: startedAt),
-      caller: .init(uid: Int64(caller.uid), access: [:]), hold: .init(since: startedAt, uid: nil, hint: Self.hint))
+      caller: caller.uid.map { .init(uid: Int64($0), access: [:]) },
+      hold: .init(since: startedAt, uid: nil, hint: Self.hint))
   }
 
   private func unlock(_ params: BrokerUnlock.Params) async throws(RPCError) {

@@ -24,7 +24,7 @@ extension Logins {
   ]
 
   func checkLogin(
-    _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
+    _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Principal
   ) throws(RPCError) {
     try checkName(account, provider: provider)
     if let own = params.params?.keys.sorted().first(where: Self.ownParameters.contains) {
@@ -42,10 +42,10 @@ extension Logins {
 
   /// A caller that may name any user could let that user sign in for its own account: the callback would no longer
   /// prove the consent of the user at the browser.
-  func checkBrowser(_ user: UInt32?, caller: Caller) throws(RPCError) {
+  func checkBrowser(_ user: UInt32?, caller: Principal) throws(RPCError) {
     guard let user, user != caller.uid, !authorizer.policy.isPrivileged(caller) else { return }
     throw RPCError(
-      .notPermitted, "params.browser_uid: \(user) is another user than the caller (\(caller.uid))",
+      .notPermitted, "params.browser_uid: \(user) is another user than the caller (\(caller.uidText))",
       hint: "Leave it out, or start the login as that user. Only root may name others.")
   }
 
@@ -79,7 +79,7 @@ extension Logins {
   }
 
   /// If a callback cannot name its login, and if the provider requires it, one login waits at a time.
-  func checkAlone(_ provider: any Provider, caller: Caller) throws(RPCError) {
+  func checkAlone(_ provider: any Provider, caller: Principal) throws(RPCError) {
     let traits = provider.authorizationTraits
     guard traits.correlation == .singleLogin else { return }
     let own = try place(of: traits)
@@ -115,7 +115,7 @@ extension Logins {
 
   private static func place(_ uri: RedirectURI) -> String { uri.isWeb ? uri.rawValue : "\(uri.scheme):" }
 
-  func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
+  func waitsAlready(_ other: SavedLogin, caller: Principal) -> RPCError {
     // Only the user that started a login may know its id.
     let (id, isOwn) = (other.id, other.uid == caller.uid)
     return RPCError(
@@ -144,7 +144,7 @@ extension Logins {
     }
   }
 
-  func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
+  func checkRoom(_ account: AccountName, caller: Principal) throws(RPCError) {
     guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(
         .overloaded, "there are \(Limit.accounts) accounts, and no more are possible",

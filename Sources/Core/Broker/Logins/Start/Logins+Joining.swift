@@ -32,9 +32,10 @@ extension Logins {
     return params.join == true && (params.exchange ?? traits?.exchangesCodes ?? true)
   }
 
-  func joinOrStart(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+  func joinOrStart(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
     let account = try accountName(params.account ?? params.provider)
-    let key = LoginStarting.Key(uid: caller.uid, params: params, stepUp: accounts[account].flatMap(accounts.stepUp))
+    let key = LoginStarting.Key(
+      uid: try caller.owner(), params: params, stepUp: accounts[account].flatMap(accounts.stepUp))
     if let result = pendingStart(key) { return joined(result) }
     if let work = table.starting[key] { return joined(try await work.value.get()) }
     guard table.starting.count < LoginStarting.most else { return try await startNew(params, caller: caller) }

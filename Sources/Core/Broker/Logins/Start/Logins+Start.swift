@@ -7,11 +7,11 @@ import Principals
 
 // How a login starts.
 extension Logins {
-  func startLogin(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+  func startLogin(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
     mayJoin(params) ? try await joinOrStart(params, caller: caller) : try await startNew(params, caller: caller)
   }
 
-  func startNew(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+  func startNew(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
     for _ in 0..<Limit.conflicts {
       if let result = try await start(params, caller: caller) { return result }
     }
@@ -20,7 +20,7 @@ extension Logins {
 
   /// Nil: a reload happened, and the checks and the login concern other settings. No caller has seen it.
   private func start(
-    _ params: LoginStart.Params, caller: Caller
+    _ params: LoginStart.Params, caller: Principal
   ) async throws(RPCError) -> LoginStart.Result? {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
@@ -129,7 +129,7 @@ extension Logins {
 
   private func save(
     _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, device: DevicePlace?,
-    memory: [String: Secret], link: LoginLink?, first: Destination?, provider: any Provider, caller: Caller
+    memory: [String: Secret], link: LoginLink?, first: Destination?, provider: any Provider, caller: Principal
   ) async throws(RPCError) -> SavedLogin {
     guard let id = newLoginID() else { throw .internalError("no login id") }
     let traits = provider.authorizationTraits
@@ -141,7 +141,7 @@ extension Logins {
       id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
       verifier: request.verifier?.secret, redirectURI: request.redirectURI?.rawValue ?? "", scopes: request.scopes,
       resource: request.resource, maxAge: request.parameters["max_age"].flatMap { Int64($0) } ?? traits.maxAge,
-      uid: caller.uid,
+      uid: try caller.owner(),
       startedAt: now, expiresAt: now + (lifetime ?? traits.lifetime), dpopKey: request.dpopKey?.raw,
       device: device?.device)
     saved.memory = memory
@@ -156,7 +156,7 @@ extension Logins {
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
-    table[id]?.program = caller.executable
+    table[id]?.program = AuditEntry.Who(caller).executable
     if provider.authorizationTraits.correlation == .singleLogin {
       table.turns.started(caller.holder, at: try place(of: traits))
     }

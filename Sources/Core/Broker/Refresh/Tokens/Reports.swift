@@ -4,7 +4,12 @@ import Principals
 import Synchronization
 
 extension Reporter {
-  init(_ caller: Caller) { self.init(uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit) }
+  init(_ caller: Principal) {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process):
+      self.init(uid: process.uid, unit: process.unit, userUnit: process.userUnit)
+    }
+  }
 }
 
 /// The caller of a request for a token.
@@ -18,7 +23,7 @@ struct Asker: Sendable {
   /// Whether the refresh is for an ID token that has expired: it replaces nothing that the caller could use.
   var isForExpired = false
 
-  init(_ caller: Caller) {
+  init(_ caller: Principal) {
     holder = caller.holder
     reporter = Reporter(caller)
   }

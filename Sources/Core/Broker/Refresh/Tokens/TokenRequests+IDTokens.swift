@@ -17,7 +17,7 @@ extension TokenRequests {
     let minimumTTL = try minimumTTL(params.min_ttl)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     try authorizer.checkIDToken(account, permission)
-    var asker = isPaced ? Asker(permission.caller) : nil
+    var asker = isPaced ? Asker(permission.principal) : nil
     if let audience = params.audience, let grant = accounts[account], !isOwnAudience(audience, grant) {
       try checkOpenID(grant)
       let key = try accounts.idTokenKey(audience: audience, grant)
@@ -28,7 +28,7 @@ extension TokenRequests {
       if let minimumTTL, let end = token.expiresAt, end - now < minimumTTL {
         throw lacking(.tooShort(lifetime: end - token.issuedAt), grant, minimumTTL)
       }
-      accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.caller))
+      accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.principal))
       return result(token, saved)
     }
     for _ in 0..<Limit.tokenRounds {
@@ -121,7 +121,7 @@ extension TokenRequests {
   ) throws(RPCError) -> TokenGet.Result {
     let account = grant.saved.account
     try authorizer.checkIDToken(account, try authorizer.renewed(permission))
-    accounts.cache.handouts.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.caller))
+    accounts.cache.handouts.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.principal))
     return TokenGet.Result(
       access_token: nil, token_type: nil,
       // Exposed to be released to the caller.

@@ -46,14 +46,14 @@ final class TokenRequests: Piece {
     try authorizer.checkResources([params.resource, params.audience].compactMap(\.self), of: grant, permission)
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, audience: params.audience, grant)
-    let asker = isPaced ? Asker(permission.caller) : nil
+    let asker = isPaced ? Asker(permission.principal) : nil
     let (token, saved) = try await token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: asker,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // The rule may have changed since the request, and the provider may have answered with more scopes.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
-    accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.caller))
+    accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.principal))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
@@ -90,13 +90,13 @@ final class TokenRequests: Piece {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     // Privileged callers may refresh any account.
-    guard authorizer.policy.isPrivileged(permission.caller) || wasGiven(params.generation, grant, permission) else {
+    guard authorizer.policy.isPrivileged(permission.principal) || wasGiven(params.generation, grant, permission) else {
       throw .invalidParams(
         "params.generation: token \(params.generation) of account \(account) was not returned to this caller",
         hint: "Report the generation that token.get returned, as the same user and from the same unit.")
     }
-    guard params.kind != .idToken else { return try await idTokenRejected(params, grant, Asker(permission.caller)) }
-    return try await reportRejected(params, by: Asker(permission.caller))
+    guard params.kind != .idToken else { return try await idTokenRejected(params, grant, Asker(permission.principal)) }
+    return try await reportRejected(params, by: Asker(permission.principal))
   }
 
   /// A report by the broker, which used the token on the caller's behalf.
@@ -134,7 +134,7 @@ final class TokenRequests: Piece {
   /// Whether the caller got this token from the broker. If that is unknown (another run released the token, or the
   /// record was dropped), it is enough that the caller may have the token now without approval.
   private func wasGiven(_ generation: Int64, _ grant: Grant, _ permission: Permission) -> Bool {
-    let reporter = Reporter(permission.caller)
+    let reporter = Reporter(permission.principal)
     let account = grant.saved.account.rawValue
     let known = accounts.cache.handouts.has(account, generation, reporter)
     if known == true { return true }
@@ -234,13 +234,13 @@ final class TokenRequests: Piece {
         .unsupportedByProvider, "provider \(grant.saved.provider) gives nothing to refresh account \(account) with",
         hint: accounts.loginHint(grant.saved))
     }
-    var asker = Asker(permission.caller)
+    var asker = Asker(permission.principal)
     asker.beyond = grant.mainGeneration
     // With `manage` access the refresh starts at once.
     asker.isPaced = !authorizer.policy.allows(
-      .manage, method: AccountRefresh.name, account: params.account, caller: permission.caller)
+      .manage, method: AccountRefresh.name, account: params.account, caller: permission.principal)
     if params.now == true {
-      try stopAwaiting(account, isManaged: !asker.isPaced, permission.caller)
+      try stopAwaiting(account, isManaged: !asker.isPaced, permission.principal)
       if accounts[account]?.reopen(at: now) == true { accounts.changed(account) }
     }
     if !asker.isPaced { engine.release(account) }
@@ -250,7 +250,7 @@ final class TokenRequests: Piece {
   }
 
   /// Another request is sent on demand although the answer to the last one may still arrive.
-  private func stopAwaiting(_ account: AccountName, isManaged: Bool, _ caller: Caller) throws(RPCError) {
+  private func stopAwaiting(_ account: AccountName, isManaged: Bool, _ caller: Principal) throws(RPCError) {
     guard isManaged else {
       throw RPCError(
         .notPermitted, "`now` may end the grant of account \(account), which takes `manage` access",
@@ -261,7 +261,7 @@ final class TokenRequests: Piece {
     guard !journal.isShared, accounts[account]?.stopsAwaiting(at: now) == true else { return }
     logger.notice(
       "\(account) is refreshed although the answer to the refresh before may still come",
-      metadata: ["account": "\(account)", "caller_uid": "\(caller.uid)"])
+      metadata: ["account": "\(account)", "caller_uid": "\(caller.uidText)"])
   }
 
   /// Waits for the work until the deadline: the work continues then, so a slow disk delays no caller.
