@@ -30,15 +30,6 @@ extension Broker {
     await journal.put(Self.portKey, String(port), "the callback port")
   }
 
-  // MARK: Configuration
-
-  /// Reads the configuration again; an invalid one changes nothing.
-  ///
-  /// - Parameter caller: who asks for it; nil: a signal.
-  public func reload(for caller: Principal? = nil) async throws(RPCError) -> BrokerReload.Result {
-    try await reloading.reload(for: caller)
-  }
-
   // MARK: Lock
 
   /// The lock of a user's broker. Without it `broker.lock` holds all releases.

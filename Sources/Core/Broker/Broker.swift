@@ -1,4 +1,4 @@
-public import BrokerAPI
+import BrokerAPI
 public import Grants
 public import Logging
 import OAuth
@@ -33,6 +33,7 @@ public final class Broker {
   nonisolated let backups: Backups
   nonisolated let repairs: Repairs
   nonisolated let reloading: Reloading
+  nonisolated let reloader: any Reloader
   nonisolated let auditReader: AuditReader
   nonisolated let audit: AuditLog
   nonisolated let requests: RequestTally
@@ -50,8 +51,9 @@ public final class Broker {
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
     auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, tokenFiles: (any TokenFileDisk)? = nil,
     wholeAccounts: Int = 128,
-    readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
+    reloader: any Reloader
   ) {
+    self.reloader = reloader
     discovery = Discovery(version: identity.version)
     let clock = BrokerClock(surroundings)
     let inForce = PolicyInForce(configuration.policy)
@@ -119,7 +121,7 @@ public final class Broker {
       runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,
       revocations: revocations, authorizer: authorizer, audit: audit, identity: identity, vault: vault)
     repairs = Repairs(runtime, accounts: accounts, journal: journal)
-    reloading = Reloading(runtime, configuration, audit: audit, read: readConfiguration)
+    reloading = Reloading(runtime, configuration, audit: audit)
     views = Views(
       runtime, accounts: accounts, providers: providers, engine: engine, logins: logins, revocations: revocations,
       journal: journal, authorizer: authorizer, addresses: addresses, reloading: reloading, requests: requests,
@@ -128,10 +130,6 @@ public final class Broker {
     registrations.configure(configuration.providers, declared: configuration.accounts)
     providers.onClientRefusal { [registrations] in await registrations.findAuthentication(of: $0) }
     journal.records(self)
-    reloading.onReload(
-      .init(
-        prepare: { [declared] in await declared.prepare($0.accounts, at: $0.providers) },
-        enforce: { [weak self] in self?.enforce($0) ?? [] }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
     accounts.onDamage { [views, audit] grant in
       if let view = views.view(unreadable: grant) { audit.record(setAside: view) }
@@ -239,48 +237,6 @@ public final class Broker {
     }
   }
 
-  /// Applies a configuration that was read and checked; ``complete(_:)`` does the rest.
-  ///
-  /// - Returns: warnings for the administrator.
-  private func enforce(_ new: BrokerConfiguration) -> [String] {
-    let before = Set(providers.names)
-    registrations.configure(new.providers, declared: new.accounts)
-    providers.configure(
-      new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
-    accounts.configure(new.refresh)
-    declared.configure(new.accounts)
-    accounts.cache.configure(new.refresh)
-    authorizer.configure(new.policy, new.callerLimits)
-    credentials.configure(new.credentials)
-    files.configure(new.files)
-    approvals.policyChanged()
-    backups.policyChanged()
-    accounts.serveAnew()
-    accounts.retryFailing()
-    runtime.waiters.wakeAccounts()
-    runtime.lifecycle.wakeScheduler()
-    updateSummary()
-    return before.subtracting(providers.names).sorted().compactMap(removal)
-  }
-
-  /// A warning if accounts of a removed provider remain.
-  private func removal(of provider: ProviderName) -> String? {
-    let count = accounts.count(at: provider)
-    guard count > 0 else { return nil }
-    let named = accounts.names(at: provider).after(nil, most: Limit.namedAccounts).map(\.rawValue)
-    let rest = count > named.count ? " and \(count - named.count) more" : ""
-    return "provider \(provider) is no longer configured, but accounts use it: "
-      + "\(named.joined(separator: ", "))\(rest). "
-      + "They get no tokens until it is back; `grantctl logout ACCOUNT` removes an account"
-  }
-
-  private func complete(_ new: BrokerConfiguration) async {
-    addresses.configure(publicOrigin: new.publicOrigin)
-    resources.configure(clientMetadata: new.clientMetadata)
-    calls.stepUp = new.stepUp
-    await declared.take()
-  }
-
   /// Does nothing, in the turn of who calls it.
   nonisolated func haveTurn() async { await turn() }
   private func turn() {}
@@ -372,7 +328,7 @@ public final class Broker {
   }
 
   /// Once for all changes of a turn.
-  private func updateSummary() {
+  func updateSummary() {
     guard !summary.isDue else { return }
     summary.isDue = true
     Task {

@@ -1,4 +1,3 @@
-public import BrokerAPI
 public import Grants
 
 /// What a reload replaces, whole.
@@ -24,15 +23,6 @@ public struct BrokerConfiguration: Sendable {
   public var path: String?
   /// Warnings for an administrator.
   public var warnings: [String]
-  /// The HTTP listeners after a reload.
-  public var listeners: [BrokerStatus.ListenerView] = []
-  /// Opens what has to be open before anything changes, such as a listener's new port. If it fails, the reload fails.
-  public var prepareEdges: (@Sendable () async throws(RPCError) -> Void)?
-  /// Closes what ``prepareEdges`` opened, if a later reload was faster.
-  public var abandonEdges: (@Sendable () async -> Void)?
-  /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
-  /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
-  public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?
 
   public init(
     providers: [any Provider], policy: Policy, refresh: RefreshPolicy, accounts: [DeclaredAccount] = [],

@@ -1,101 +1,99 @@
-import BrokerAPI
+public import BrokerAPI
 import Grants
 import Logging
 import OAuth
-import Principals
+public import Principals
 
-/// The configuration in force, and what takes its place: read and checked whole before anything changes.
+/// Runs reloads (`broker.reload`, SIGHUP). The composition root implements it, as it has the configuration's files and the
+/// edges.
+public protocol Reloader: Sendable {
+  /// Reads and checks the configuration; then ``Broker/enforce(_:for:)``, the edges, and ``Broker/settle(_:_:)``. An
+  /// invalid configuration changes nothing.
+  ///
+  /// - Parameter caller: nil: a signal.
+  func reload(_ broker: Broker, for caller: Principal?) async throws(RPCError) -> BrokerReload.Result
+}
+
+/// The edges after a reload.
+public struct ReloadedEdges: Sendable {
+  public var warnings: [String] = []
+  /// The origin of the callbacks of the web that is active, which only a restart may change.
+  public var publicOrigin: String?
+  /// The HTTP listeners.
+  public var listeners: [BrokerStatus.ListenerView] = []
+
+  public init(publicOrigin: String? = nil) { self.publicOrigin = publicOrigin }
+}
+
+/// The order of overlapping reloads.
+@BrokerActor
+public final class ReloadOrder {
+  public typealias Change = Task<BrokerReload.Result, Never>
+
+  /// How many reloads began, and the latest that was accepted.
+  private var begun = 0
+  private var accepted = 0
+  private var latest: Change?
+
+  public nonisolated init() {}
+
+  /// The number of a reload, before it reads.
+  public func begin() -> Int {
+    begun += 1
+    return begun
+  }
+
+  /// The active reload, if it is later than this one: it read the newer files, and this one is dropped.
+  public func later(than turn: Int) -> Change? { turn < accepted ? latest : nil }
+
+  /// The reload is active.
+  ///
+  /// - Parameter rest: the parts that take time; they begin when those of earlier reloads have ended.
+  public func accept(_ turn: Int, _ rest: @escaping @Sendable () async -> BrokerReload.Result) -> Change {
+    accepted = turn
+    let before = latest
+    let change = Change {
+      _ = await before?.value
+      return await rest()
+    }
+    latest = change
+    return change
+  }
+}
+
+/// The active configuration.
 @BrokerActor
 final class Reloading: Piece {
   let runtime: Runtime
   private let audit: AuditLog
-  private let read: @Sendable () async throws(RPCError) -> BrokerConfiguration
   private(set) var configuration: BrokerConfiguration
-  /// How many reloads began, and the latest that was accepted.
-  private var begun = 0
-  private var accepted = 0
-  /// The accepted reload that came last; what of the next has to wait goes on when it has ended.
-  private var latest: Task<BrokerReload.Result, Never>?
-  private var actions: Actions?
 
-  /// What puts a configuration in force.
-  struct Actions {
-    /// What can be found out before, in turns with everything else.
-    var prepare: @BrokerActor (BrokerConfiguration) async -> Void
-    /// The policy and all else that takes no waiting.
-    /// Returns warnings for the administrator.
-    var enforce: @BrokerActor (BrokerConfiguration) -> [String]
-    /// What comes of the edges, and what has to be written.
-    var complete: @BrokerActor (BrokerConfiguration) async -> Void
-  }
-
-  init(
-    _ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog,
-    read: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
-  ) {
+  init(_ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog) {
     self.runtime = runtime
     self.configuration = configuration
     self.audit = audit
-    self.read = read
   }
-
-  func onReload(_ actions: Actions) { self.actions = actions }
 
   /// The file, for people; nil: built-in defaults.
   var path: String? { configuration.path }
 
-  /// Reads, checks, and only then puts in force; an invalid file changes nothing.
-  ///
-  /// - Parameter caller: who asks for it; nil: a signal.
-  func reload(for caller: Principal?) async throws(RPCError) -> BrokerReload.Result {
-    begun += 1
-    let turn = begun
-    let new: BrokerConfiguration
-    do throws(RPCError) {
-      new = try await read()
-      try await new.prepareEdges?()
-    } catch {
-      audit.reloadFailed(for: caller, error)
-      throw error
-    }
-    await actions?.prepare(new)
-    // A later reload that was faster read the newer file: that one applies.
-    if turn < accepted, let latest {
-      await new.abandonEdges?()
-      return await latest.value
-    }
-    accepted = turn
-    // A permission that was taken away must not last as long as a slow disk or listener.
-    var enforced = new
-    enforced.warnings += enforce(new, for: caller)
-    let before = latest
-    let change = Task { [enforced] in
-      _ = await before?.value
-      return await complete(enforced)
-    }
-    latest = change
-    return await change.value
-  }
-
-  private func enforce(_ new: BrokerConfiguration, for caller: Principal?) -> [String] {
+  /// Replaces the configuration and records the change.
+  func configure(_ new: BrokerConfiguration, for caller: Principal?) {
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
     let wasOn = configuration.audit.isEnabled
     configuration = new
-    // Recorded before it is in force where the trail is on, else after, when it may be.
+    // Recorded before it is active if the trail is on, else after, when it may be.
     if wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
     audit.trail.configure(new.audit)
     if !wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
-    return actions?.enforce(new) ?? []
   }
 
-  private func complete(_ enforced: BrokerConfiguration) async -> BrokerReload.Result {
-    var new = enforced
-    await enforced.applyToEdges?(&new)
-    await actions?.complete(new)
+  func settled(_ new: BrokerConfiguration, _ edges: ReloadedEdges) -> BrokerReload.Result {
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
     return .init(
-      providers: new.providers.count, warnings: new.warnings, listeners: new.listeners.isEmpty ? nil : new.listeners)
+      providers: new.providers.count, warnings: new.warnings + edges.warnings,
+      listeners: edges.listeners.isEmpty ? nil : edges.listeners)
   }
 }
 

@@ -72,12 +72,12 @@ struct Daemon: Sendable {
     let broker = await Broker(
       store: store.store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
-      configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
+      configuration: BrokerConfiguration(settings, places), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store.vault,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
-      readConfiguration: { [self] () async throws(RPCError) in
-        try reread(transport, callbacks, http, loopback, hooks, desktop)
-      })
+      reloader: Reloads(
+        places: places, settings: settings, transport: transport, callbacks: callbacks, http: http, loopback: loopback,
+        hooks: hooks, desktop: desktop))
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in
         notifier.status("reading accounts: \(read) of \(all)")
@@ -268,57 +268,6 @@ struct Daemon: Sendable {
     return UserLock(folder: folder) { () throws(StoreError) in
       try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory).key
     }
-  }
-
-  // MARK: Configuration
-
-  private func brokerConfiguration(_ settings: Settings) -> BrokerConfiguration {
-    var configuration = BrokerConfiguration(
-      providers: settings.allProviders,
-      policy: Policy(instance: places.instance, owner: geteuid(), rules: settings.rules), refresh: settings.refresh,
-      accounts: settings.accounts, path: settings.files.first, warnings: settings.warnings)
-    configuration.audit = settings.audit
-    configuration.callerLimits = settings.limits
-    configuration.credentials = settings.credentials
-    configuration.clientMetadata = settings.clientMetadata
-    configuration.stepUp = settings.stepUp
-    configuration.files = places.tokenFiles(settings)
-    configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
-    return configuration
-  }
-
-  /// Reads the configuration again; reports settings that only a restart can change.
-  private func reread(
-    _ transport: HTTPTransport, _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication,
-    _ hooks: Hooks, _ desktop: Desktop
-  ) throws(RPCError) -> BrokerConfiguration {
-    let new: Settings
-    do throws(ConfigurationError) {
-      var sources = places.sources
-      sources.mustBeComplete = true
-      // An editor may write a new file and rename it: for a moment there is none.
-      sources.mustExist = sources.mustExist || settings.files.contains(sources.file)
-      new = try Settings.load(sources)
-    } catch {
-      throw RPCError(.invalidConfiguration, error.description)
-    }
-    var configuration = brokerConfiguration(new)
-    if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
-    if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
-    if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
-    configuration.prepareEdges = { () async throws(RPCError) in try await http.prepare(new) }
-    configuration.abandonEdges = { await http.abandon(new) }
-    configuration.applyToEdges = { configuration in
-      transport.use(new.proxies)
-      configuration.warnings += await callbacks.update(new)
-      configuration.publicOrigin = await callbacks.publicOrigin
-      hooks.replace(by: new.hooks)
-      loopback.configure(new.loopback)
-      desktop.configure(new)
-      configuration.warnings += await http.update(new)
-      configuration.listeners = http.views
-    }
-    return configuration
   }
 }
 

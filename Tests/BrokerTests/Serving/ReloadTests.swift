@@ -98,15 +98,15 @@ import Testing
   func ofTwoReadingsThatOverlap() async throws {
     let rig = try await Rig()
     let edges = Edges()
+    rig.reading.edges = { configuration in
+      let name = configuration.providers.first?.name.rawValue ?? ""
+      edges.apply(name)
+      return ["edges: \(name)"]
+    }
     rig.reading.hold()
     var reloads: [Task<BrokerReload.Result, any Error>] = []
     for name in ["older", "newer"] {
-      var configuration = configuration(name, declaring: [name])
-      configuration.applyToEdges = { configuration in
-        edges.apply(name)
-        configuration.warnings.append("edges: \(name)")
-      }
-      rig.reading.value = .success(configuration)
+      rig.reading.value = .success(configuration(name, declaring: [name]))
       reloads.append(reload(rig))
       #expect(await eventually { rig.reading.held == reloads.count })
     }
@@ -164,9 +164,11 @@ import Testing
     _ = try await reload(rig).value
     #expect(await !isRefused())
     let (edges, applied) = AsyncStream.makeStream(of: Void.self)
-    var last = BrokerConfiguration.plain()
-    last.applyToEdges = { _ in for await _ in edges {} }
-    rig.reading.value = .success(last)
+    rig.reading.edges = { _ in
+      for await _ in edges {}
+      return []
+    }
+    rig.reading.value = .success(.plain())
     let slow = reload(rig)
     #expect(await eventually { await isRefused() })
     applied.finish()

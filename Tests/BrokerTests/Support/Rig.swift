@@ -91,7 +91,7 @@ final class Rig: Sendable {
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: logger, registrar: registrar,
       auditStore: audit, vault: vault, tokenFiles: tokenFiles, wholeAccounts: wholeAccounts,
-      readConfiguration: { () async throws(RPCError) in try await reading.read() })
+      reloader: ScriptedReloads(reading))
     router = Router(broker)
     try await broker.start()
     // Each was requested before, so it is served from the cache.
@@ -134,40 +134,6 @@ final class Rig: Sendable {
     _ account: String, minTTL: Int64? = nil, scopes: String? = nil, as caller: Caller = .root
   ) -> CachedReply? {
     router.cachedTokens(for: .process(caller)).reply(account: account, minTTL: minTTL, scopes: scopes)
-  }
-}
-
-final class ReloadBox: Sendable {
-  private struct State {
-    var value: Result<BrokerConfiguration, RPCError>
-    var isHolding = false
-    var held: [CheckedContinuation<Void, Never>] = []
-  }
-
-  private let state: Mutex<State>
-  init(_ value: Result<BrokerConfiguration, RPCError>) { state = Mutex(State(value: value)) }
-  var value: Result<BrokerConfiguration, RPCError> {
-    get { state.withLock { $0.value } }
-    set { state.withLock { $0.value = newValue } }
-  }
-
-  /// From now on, readings last until ``releaseLast()``.
-  func hold() { state.withLock { $0.isHolding = true } }
-  var held: Int { state.withLock { $0.held.count } }
-  /// Lets the one end that began last.
-  func releaseLast() { state.withLock { $0.held.popLast() }?.resume() }
-
-  /// What the file says when the reading begins.
-  func read() async throws(RPCError) -> BrokerConfiguration {
-    let value = value
-    await withCheckedContinuation { continuation in
-      let isHeld = state.withLock { state in
-        if state.isHolding { state.held.append(continuation) }
-        return state.isHolding
-      }
-      if !isHeld { continuation.resume() }
-    }
-    return try value.get()
   }
 }
 

@@ -40,7 +40,7 @@ struct SharedWorld: Sendable {
       store: store, transport: transport, surroundings: clock.surroundings,
       identity: BrokerIdentity(version: "0", pid: 1), configuration: .plain(providers),
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-      registrar: ClientRegistrar(), readConfiguration: { () async throws(RPCError) in .plain() })
+      registrar: ClientRegistrar(), reloader: ScriptedReloads(ReloadBox(.success(.plain()))))
     try await broker.start()
     await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
     return SharedSite(store: store, broker: broker, router: Router(broker))

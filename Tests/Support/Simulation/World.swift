@@ -161,7 +161,7 @@ final class World: @unchecked Sendable {
       store: store, transport: ModelTransport(network, run: run), surroundings: surroundings(sleeps),
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
       wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128,
-      readConfiguration: { () async throws(RPCError) in self.configuration })
+      reloader: ModelReloads { self.configuration })
     guard run == self.run else { return }
     let machine = Machine(broker: broker, router: Router(broker), store: store, sleeps: sleeps)
     self.machine = machine

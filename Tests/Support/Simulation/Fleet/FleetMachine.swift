@@ -44,7 +44,7 @@ final class FleetMachine: @unchecked Sendable {
         store: FleetStore(fleet.database, self, stream), transport: FleetTransport(self), surroundings: surroundings,
         identity: BrokerIdentity(version: "0", pid: Int32(number)), configuration: fleet.configuration,
         logger: Logger(label: "fleet") { [self] _ in FleetLog(machine: self) },
-        readConfiguration: { [self] () async throws(RPCError) in fleet.configuration })
+        reloader: ModelReloads { [self] in fleet.configuration })
       do { try await broker.start() } catch { return fleet.violated(.store, "a broker cannot start: \(error)") }
       await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
       (self.broker, router) = (broker, Router(broker))
