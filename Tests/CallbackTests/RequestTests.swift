@@ -51,6 +51,7 @@ import Testing
     Case(name: "a prefetch", headers: ["Sec-Purpose: prefetch"], status: 503),
     Case(name: "a prerender", headers: ["Sec-Purpose: prefetch;prerender"], status: 503),
     Case(name: "an old prefetch", headers: ["Purpose: Prefetch"], status: 503),
+    Case(name: "a prefetch of an old Firefox", headers: ["X-Moz: prefetch"], status: 503),
     Case(name: "a preview", headers: ["X-Purpose: preview"], status: 503),
     Case(name: "a page load", headers: ["Sec-Fetch-Dest: document"], status: 200, isHandled: true),
     Case(name: "an image", headers: ["Sec-Fetch-Dest: image"], status: 403),

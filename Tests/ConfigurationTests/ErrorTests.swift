@@ -62,6 +62,10 @@ import Testing
       "grantd.toml:2: [[rule]] has a \"user_unit\" and no user: any user may have a unit of that name: add user or uid"
     ),
     (
+      "[[rule]]\ngid = 1\nuser_unit = \"a.service\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:3: [[rule]] has a \"user_unit\" and no user: any user may have a unit of that name: add user or uid"
+    ),
+    (
       "[[rule]]\nuid = 1\nunit = \"mail sync\"\naccounts = [\"*\"]\naccess = [\"use\"]",
       "grantd.toml:3: \"unit\" in [[rule]] must be a unit's name, not \"mail sync\": write it whole, such as "
         + "mail-sync.service"

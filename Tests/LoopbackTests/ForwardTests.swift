@@ -1,3 +1,4 @@
+import FoundationEssentials
 import NIOCore
 import NIOHTTP1
 import OAuth
@@ -25,6 +26,25 @@ import Testing
     "A text without an account is not a target",
     arguments: ["/forward/", "/forward//x", "/forward/%zz/x", "/forward/a%2Fb/x"])
   func noTargets(_ uri: String) { #expect(ForwardTarget(uri) == nil) }
+
+  @Test(
+    "A redirect leads through the broker where the token may go, and is dropped elsewhere",
+    arguments: [
+      ("https://api.example.com/v1/b?c#d", "/forward/work/b?c#d"), ("b", "/forward/work/a/b"),
+      ("/v1", "/forward/work"), ("/v2/x", "/forward/work/@api.example.com:443/v2/x"),
+      ("https://other.example.com:8443", "/forward/work/@other.example.com:8443/"),
+      ("https://api.example.com.evil.example/v1/b", nil), ("https://evil.example/v1/b", nil), ("//evil.example/", nil),
+      ("http://api.example.com/v1/b", nil), ("https://api.example.com:8443/v1", nil),
+      ("https://me@api.example.com/v1/b", nil), ("https://api.example.com\\@evil.example/", nil), ("/v1/a b", nil),
+      ("javascript:x", nil),
+    ] as [(String, String?)])
+  func redirects(_ location: String, _ expected: String?) throws {
+    let target = try #require(ForwardTarget("/forward/work/a/x"))
+    let base = try #require(URL(string: "https://api.example.com/v1"))
+    let requested = try #require(URL(string: "https://api.example.com/v1/a/x"))
+    let origins: Set = ["https://api.example.com:443", "https://other.example.com:8443"]
+    #expect(target.redirect(location, of: requested, base: base, origins: origins) == expected)
+  }
 
   @Test(
     "Steps upwards are seen however they are written",

@@ -7,6 +7,12 @@ import Testing
 @testable import Loopback
 
 @Suite struct TokenFormTests {
+  /// RFC 8693 §2.1.
+  private static func exchange(_ subject: String) -> String {
+    "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=\(subject)"
+      + "&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Arefresh_token"
+  }
+
   private func outcome(_ form: String, _ authorization: String? = nil) -> Result<TokenForm, TokenRefusal> {
     Result { () throws(TokenRefusal) in try TokenForm(form: form, authorization: authorization) }
   }
@@ -50,9 +56,20 @@ import Testing
       ("grant_type=client_credentials&grant_type=client_credentials&client_id=w", .invalidRequest),
       ("grant_type=client_credentials&client_id=a&client_id=b", .invalidRequest),
       ("grant_type=%zz", .invalidRequest), ("grant_type=client_credentials&client_id=%ff", .invalidRequest),
+      ("grant_type=client_credentials&client_id=w&scope=a%22b", .invalidScope),
+      ("grant_type=client_credentials&client_id=w&scope=a+b%5C", .invalidScope),
+      ("grant_type=client_credentials&client_id=w&scope=%C3%A4", .invalidScope),
+      (Self.exchange("work") + "&client_id=other", .invalidRequest),
       ("grant_type=client_credentials&client_id=" + String(repeating: "a", count: 129), .invalidClient),
     ] as [(String, TokenRefusal.Code)])
   func refused(_ form: String, _ expected: TokenRefusal.Code) { #expect(code(form) == expected) }
+
+  @Test("The client of a token exchange is the subject, or is left out")
+  func exchanges() throws {
+    for form in [Self.exchange("work"), Self.exchange("work") + "&client_id=work"] {
+      #expect(try outcome(form).get() == TokenForm(handle: "work", exchangesFor: .accessToken))
+    }
+  }
 
   @Test("Two clients are none") func twoClients() {
     #expect(code("grant_type=client_credentials&client_id=other", "Basic d29yazp4") == .invalidRequest)

@@ -91,6 +91,20 @@ struct DiscoveryTests {
     #expect(request.method == "GET" && request.purpose == .discovery && request.header("Accept") == "application/json")
   }
 
+  @Test("A second document adds what the first lacks, and only if it is of the same issuer")
+  func completed() throws {
+    let first = try parse(
+      answer(#"{"issuer":"https://id.example/realm","token_endpoint":"https://id.example/first"}"#))
+    let more = #""token_endpoint":"https://id.example/second","revocation_endpoint":"https://id.example/revoke"}"#
+    let second = try parse(answer(#"{"issuer":"https://id.example/realm","# + more))
+    let whole = first.completed(by: second)
+    #expect(whole.revocationEndpoint?.absoluteString == "https://id.example/revoke")
+    #expect(whole.tokenEndpoint?.absoluteString == "https://id.example/first")
+    let other = try Issuer("https://other.example/realm", allowInsecureHTTP: false)
+    let foreign = try parse(answer(#"{"issuer":"https://other.example/realm","# + more), expected: other)
+    #expect(first.completed(by: foreign).revocationEndpoint == nil)
+  }
+
   @Test(
     "6. an issuer has no query, no fragment, no user, and is a URL",
     arguments: [

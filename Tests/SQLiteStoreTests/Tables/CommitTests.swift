@@ -2,9 +2,11 @@ import Broker
 import Foundation
 import Grants
 import OAuth
-import SQLiteStore
+import SQLite
 import Synchronization
 import Testing
+
+@testable import SQLiteStore
 
 @Suite("Commits")
 struct CommitTests {
@@ -12,6 +14,17 @@ struct CommitTests {
 
   /// Cannot be written: its grant is not there.
   private let orphan = Change.putToken(Sample.token("nobody"))
+
+  @Test("waits until it is on the disk: SQLite's log is flushed before an answer")
+  func flushed() async throws {
+    let folder = TemporaryFolder()
+    let store = try folder.open()
+    try await store.commit(Sample.everything)
+    // 2 is FULL (SQLite, "PRAGMA synchronous").
+    #expect(try store.database().use { try $0.value("PRAGMA synchronous") } == .integer(2))
+    #expect(try store.database().use { try $0.value("PRAGMA journal_mode") } == .text("wal"))
+    await store.close()
+  }
 
   @Test("are all or nothing")
   func allOrNothing() async throws {

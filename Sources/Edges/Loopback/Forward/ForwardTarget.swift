@@ -62,19 +62,20 @@ struct ForwardTarget: Equatable {
   ///
   /// - Parameters:
   ///   - location: as the server wrote it, possibly relative to the request's URL.
-  func redirect(_ location: String, of sent: AuthorizedRequest) -> String? {
+  ///   - origins: the origins that the account's token may go to.
+  func redirect(_ location: String, of requested: URL, base: URL?, origins: Set<String>) -> String? {
     // A text that a client could read as another URL.
     guard location.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }) else { return nil }
-    guard let url = URL(string: location, relativeTo: sent.request.url)?.absoluteURL else { return nil }
+    guard let url = URL(string: location, relativeTo: requested)?.absoluteURL else { return nil }
     let origin = HTTPRequest(purpose: .resource, method: "GET", url: url).origin
-    guard sent.basis.origins.contains(origin), url.user == nil, url.password == nil else { return nil }
+    guard origins.contains(origin), url.user == nil, url.password == nil else { return nil }
     let path = url.path(percentEncoded: true)
     var target = path.isEmpty ? "/" : path
     if let query = url.query(percentEncoded: true) { target += "?" + query }
     if let fragment = url.fragment(percentEncoded: true) { target += "#" + fragment }
     // All characters of an account's name stand for themselves in a path (RFC 3986 §3.3).
     let name = account
-    if let base = sent.basis.base, HTTPRequest(purpose: .resource, method: "GET", url: base).origin == origin {
+    if let base, HTTPRequest(purpose: .resource, method: "GET", url: base).origin == origin {
       let own = base.path(percentEncoded: true)
       let prefix = own.hasSuffix("/") ? String(own.dropLast()) : own
       if target == prefix || target.hasPrefix(prefix + "/") || target.hasPrefix(prefix + "?") {

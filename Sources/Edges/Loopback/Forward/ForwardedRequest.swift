@@ -365,7 +365,8 @@ final class ForwardedRequest: UpstreamReceiver {
     filter = endpoint.filter(for: sent.basis)
     var headers = ForwardHeaders.answer(answer.headers, filter)
     if let location = answer.headers.first(name: "Location") {
-      let own = target.redirect(location, of: sent)
+      let own = target.redirect(
+        location, of: sent.request.url, base: sent.basis.base, origins: sent.basis.origins)
       // Outside 3xx it names a created resource, and clients do not follow it.
       guard let own = own ?? ((300..<400).contains(status) ? nil : location) else {
         return fail(
