@@ -78,24 +78,29 @@ public final class Broker {
       runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh,
       wholeAccounts: wholeAccounts)
     revocations = Revocations(runtime, providers: providers, journal: journal)
-    engine = RefreshEngine(
-      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
-    tokens = TokenRequests(
-      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, authorizer: authorizer)
-    approvals = Approvals(runtime, accounts: accounts, providers: providers, authorizer: authorizer, audit: audit)
     addresses = CallbackAddresses(clock, publicOrigin: configuration.publicOrigin)
+    registrations = Registrations(
+      runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
+    let tokenChecks = TokenChecks(runtime, accounts: accounts, providers: providers)
+    let proofs = ImportProofs(runtime, accounts: accounts, providers: providers, checks: tokenChecks)
+    engine = RefreshEngine(
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations, proofs: proofs,
+      registrations: registrations)
+    tokens = TokenRequests(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, authorizer: authorizer,
+      checks: tokenChecks)
+    approvals = Approvals(runtime, accounts: accounts, providers: providers, authorizer: authorizer, audit: audit)
     endings = SessionEndings(runtime, providers: providers, addresses: addresses)
     logins = Logins(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations,
-      authorizer: authorizer, audit: audit, addresses: addresses, endings: endings)
+      authorizer: authorizer, audit: audit, addresses: addresses, endings: endings,
+      registrations: registrations)
     logouts = Logouts(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations, endings: endings)
     backChannel = BackChannelLogouts(
       runtime, accounts: accounts, providers: providers, revocations: revocations, audit: audit)
     declared = DeclaredAccounts(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
-    registrations = Registrations(
-      runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
     resources = Resources(
       runtime, transport: transport, providers: providers, registrations: registrations,
       clientMetadata: configuration.clientMetadata)
@@ -104,9 +109,7 @@ public final class Broker {
       approvals: approvals, audit: audit, stepUp: configuration.stepUp)
     imports = Imports(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts,
-      authorizer: authorizer,
-      calls: calls)
-    tokens.verifies { [calls] account, deadline in await calls.isAlive(account, until: deadline) }
+      authorizer: authorizer, proofs: proofs)
     credentials = CredentialOffers(
       runtime, tokens: tokens, door: door, configuration.credentials)
     files = FileReleases(
@@ -128,7 +131,6 @@ public final class Broker {
       identity)
     accountViews = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: authorizer)
     registrations.configure(configuration.providers, declared: configuration.accounts)
-    providers.onClientRefusal { [registrations] in await registrations.findAuthentication(of: $0) }
     journal.records(self)
     accounts.onChange { [weak self] in self?.updateSummary() }
     accounts.onDamage { [views, audit] grant in

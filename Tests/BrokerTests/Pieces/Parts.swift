@@ -29,6 +29,18 @@ struct Parts {
     ProviderDirectory([OAuthProvider(.plain())], refreshesAtOnce: 8, transport, journal: journal, runtime)
   }
 
+  func proofs(_ accounts: Accounts, _ providers: ProviderDirectory) -> ImportProofs {
+    ImportProofs(
+      runtime, accounts: accounts, providers: providers,
+      checks: TokenChecks(runtime, accounts: accounts, providers: providers))
+  }
+
+  func registrations(_ accounts: Accounts, _ providers: ProviderDirectory) -> Registrations {
+    Registrations(
+      runtime, providers: providers, accounts: accounts, journal: journal,
+      addresses: CallbackAddresses(runtime.clock, publicOrigin: nil), registrar: nil)
+  }
+
   func cache() -> TokenCache {
     let trail = AuditTrail(
       store: nil, logger: runtime.logger, now: clock.surroundings.now, uptime: clock.surroundings.uptime)

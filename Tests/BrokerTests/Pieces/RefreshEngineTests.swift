@@ -16,7 +16,8 @@ import Testing
       wholeAccounts: 8)
     let revocations = Revocations(parts.runtime, providers: providers, journal: parts.journal)
     let engine = RefreshEngine(
-      parts.runtime, accounts: accounts, providers: providers, journal: parts.journal, revocations: revocations)
+      parts.runtime, accounts: accounts, providers: providers, journal: parts.journal, revocations: revocations,
+      proofs: parts.proofs(accounts, providers), registrations: parts.registrations(accounts, providers))
     for packed in try await parts.store.accounts(after: nil, most: 10) {
       let loaded = AccountLoading.Loaded(packed: packed, grant: Grant(try packed.read(.moments), jitter: 0))
       accounts.takeOver(loaded) { engine.place(packed.account, $0) }

@@ -3,21 +3,6 @@ import Grants
 import OAuth
 import Principals
 
-/// Finds out whose an imported grant is.
-@BrokerActor
-protocol ImportProofs: AnyObject {
-  /// Returns when the token is known to be the account's user's.
-  ///
-  /// - Parameter holder: the holder of the waiting request; nil: the broker.
-  /// - Throws: `login_required` if it is another user's or no answer names a user, `temporarily_unavailable` if the
-  ///   provider cannot be asked now, `timed_out`.
-  func prove(
-    _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
-  ) async throws(RPCError)
-  /// Whether the provider still accepts the account's own access token; nil: it does not tell.
-  func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool?
-}
-
 /// The provider was asked in vain whose an import is.
 struct FailedProof {
   /// Nil: it may be asked at once.
@@ -32,21 +17,44 @@ struct FailedProof {
   mutating func isAskedAgain() { until = .zero }
 }
 
-extension Imports: ImportProofs {
+/// Finds out whose an imported grant is.
+@BrokerActor
+final class ImportProofs: Piece {
+  let runtime: Runtime
+  let checks: TokenChecks
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  /// Running questions, and their waiters.
+  private var proving: [AccountName: Waiters.Key] = [:]
+  private var failed: [AccountName: FailedProof] = [:]
   /// For how long an access token that UserInfo refuses is not replaced again for that.
-  private static var replacementPause: Duration { .seconds(3600) }
+  private static let replacementPause = Duration.seconds(3600)
 
-  func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool? {
-    await calls.isAlive(account, until: deadline)
+  init(_ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, checks: TokenChecks) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.checks = checks
   }
 
-  /// One question at a time for each account; all that wait share its answer.
+  /// The account was imported again, by the same token: its provider may be asked at once.
+  func askAgain(_ account: AccountName) { failed[account]?.isAskedAgain() }
+
+  /// The account has another token.
+  func forget(_ account: AccountName) { failed[account] = nil }
+
+  /// Returns when the token is known to be the account's user's. One question at a time for each account; all that wait
+  /// share its answer.
+  ///
+  /// - Parameter holder: the holder of the waiting request; nil: the broker.
+  /// - Throws: `login_required` if it is another user's or no answer names a user, `temporarily_unavailable` if the
+  ///   provider cannot be asked now, `timed_out`.
   func prove(
     _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
   ) async throws(RPCError) {
     let key = proving[account] ?? waiters.newWork()
     if proving[account] == nil {
-      if let error = failedProofs[account]?.error(at: uptime) { throw error }
+      if let error = failed[account]?.error(at: uptime) { throw error }
       proving[account] = key
       Task {
         await settle(account, token)
@@ -62,7 +70,7 @@ extension Imports: ImportProofs {
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     guard grant.isUnproven else { return }
     if case .loginRequired(_, let failure) = grant.saved.standing { throw refusal(grant, failure) }
-    if let error = failedProofs[account]?.error(at: uptime) { throw error }
+    if let error = failed[account]?.error(at: uptime) { throw error }
     if uptime >= deadline {
       throw RPCError(
         .timedOut, "account \(account) was imported, and its provider did not say in time whose token it is",
@@ -73,11 +81,11 @@ extension Imports: ImportProofs {
   /// Asks UserInfo, and commits the result. Only the name of another user ends the import: its refresh token may be the
   /// only one.
   private func settle(_ account: AccountName, _ token: SavedToken) async {
-    let answer = await calls.person(of: account, until: uptime + Timeouts.standard)
+    let answer = await checks.person(of: account, until: uptime + Timeouts.standard)
     guard let grant = accounts[account], grant.isUnproven, let expected = grant.saved.identity,
       grant.token?.accessToken == token.accessToken
     else { return }
-    let replacedAt = failedProofs.removeValue(forKey: account)?.replacedAt
+    let replacedAt = failed.removeValue(forKey: account)?.replacedAt
     func postpone(_ error: RPCError?) { self.postpone(account, error, replacedAt: replacedAt) }
     switch answer {
     case .success(let subject) where subject == expected.subject:
@@ -89,8 +97,8 @@ extension Imports: ImportProofs {
     case nil: postpone(unnamed(grant, "the provider has no UserInfo, and gave no ID token"))
     case .failure(.tokenRefused(let message, _)):
       let isTried = replacedAt.map { uptime < $0 + Self.replacementPause } ?? false
-      guard calls.isForUserInfo(account), !isTried else {
-        let scope = calls.isForUserInfo(account) ? "" : "; it takes tokens with the scope openid"
+      guard checks.isForUserInfo(account), !isTried else {
+        let scope = checks.isForUserInfo(account) ? "" : "; it takes tokens with the scope openid"
         return postpone(unnamed(grant, "UserInfo refuses the token: \(message)\(scope)"))
       }
       // Perhaps only the access token has ended. The next request uses a new one.
@@ -119,14 +127,14 @@ extension Imports: ImportProofs {
   ///
   /// - Parameter error: nil: the provider may be asked at once.
   private func postpone(_ account: AccountName, _ error: RPCError?, replacedAt: Duration?) {
-    if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
+    if failed.count >= Limit.failedProofs { failed = [:] }
     let pause: Duration =
       switch error?.reason {
       case nil: .zero
       case .temporarilyUnavailable: .seconds(5)
       default: .seconds(60)
       }
-    failedProofs[account] = FailedProof(error: error, until: uptime + pause, replacedAt: replacedAt)
+    failed[account] = FailedProof(error: error, until: uptime + pause, replacedAt: replacedAt)
   }
 
   private func disprove(_ account: AccountName, _ message: String) async {

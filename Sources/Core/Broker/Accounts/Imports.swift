@@ -14,14 +14,11 @@ final class Imports: Piece {
   private let engine: RefreshEngine
   private let logouts: Logouts
   private let authorizer: Authorizer
-  let calls: AuthorizedCalls
-  /// Questions of whose an import is, and their waiters.
-  var proving: [AccountName: Waiters.Key] = [:]
-  var failedProofs: [AccountName: FailedProof] = [:]
+  private let proofs: ImportProofs
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
-    logouts: Logouts, authorizer: Authorizer, calls: AuthorizedCalls
+    logouts: Logouts, authorizer: Authorizer, proofs: ImportProofs
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -30,8 +27,7 @@ final class Imports: Piece {
     self.engine = engine
     self.logouts = logouts
     self.authorizer = authorizer
-    self.calls = calls
-    engine.proofs = self
+    self.proofs = proofs
   }
 
   /// `account.import`: a refresh token from another program. It is on disk before its first use, since that may rotate
@@ -88,7 +84,7 @@ final class Imports: Piece {
       if let grant = accounts[account], grant.isUnproven, error.detail == LoginReason.identityChanged.rawValue,
         case .loginRequired(_, let failure) = grant.saved.standing
       {
-        throw refusal(grant, failure)
+        throw proofs.refusal(grant, failure)
       }
       throw error
     }
@@ -127,7 +123,7 @@ final class Imports: Piece {
             hint: "Import again in a moment.", retryAfter: 5)
         }
         if isSame {
-          failedProofs[account]?.isAskedAgain()
+          proofs.askAgain(account)
           return false
         }
       }
@@ -155,7 +151,7 @@ final class Imports: Piece {
     var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
     grant.isOfThisRun()
     accounts[account] = grant
-    failedProofs[account] = nil
+    proofs.forget(account)
     accounts.changed(account)
     logger.notice(
       "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])

@@ -135,29 +135,6 @@ final class AuthorizedCalls: Piece {
     }
   }
 
-  /// - Parameter place: given back when the conversation is over, which may be long after the caller was answered; nil:
-  ///   the broker itself asks.
-  func outcome<Output: Sendable>(
-    _ step: Step<Output>, _ target: ProviderEndpoints, in place: CallPlaces.Place?, until deadline: Duration
-  ) async throws(RPCError) -> Result<Output, ProviderFailure> {
-    let key = waiters.newWork()
-    let box = Answer<Output>()
-    Task {
-      let result = await target.connection.converse(step, for: .callers)
-      place?.giveBack()
-      box.result = result
-      waiters.wake(key)
-    }
-    await wait(for: key, until: deadline)
-    guard let result = box.result else {
-      let name = target.provider.name
-      throw RPCError(
-        .timedOut, "provider \(name) did not answer in time",
-        hint: "Ask again, with a longer `timeout`. `grantctl doctor \(name)` tells how the provider is.")
-    }
-    return result
-  }
-
   /// Sends a request with the account's token. If it is refused it is refreshed, and the request repeated (RFC 6750
   /// §3.1).
   ///
@@ -200,14 +177,9 @@ final class AuthorizedCalls: Piece {
     switch question.needs {
     case .nothing: false
     case .metadata: true
-    case .endpoint(.userinfo): Self.isForUserInfo(token, question.provider)
+    case .endpoint(.userinfo): TokenChecks.isForUserInfo(token, question.provider)
     case .endpoint: false
     }
-  }
-
-  /// UserInfo of OpenID Connect refuses every token without the scope `openid` (Core §5.3).
-  static func isForUserInfo(_ token: SavedToken, _ provider: any Provider) -> Bool {
-    !provider.tokenTraits.usesIDTokens || token.scopes.contains("openid")
   }
 
   /// The token cannot be renewed. It was refused here, and the provider considers it valid.
@@ -235,10 +207,4 @@ final class AuthorizedCalls: Piece {
     }
     return provider
   }
-}
-
-/// The result of an exchange, for a caller that may have stopped waiting.
-@BrokerActor
-private final class Answer<Output: Sendable> {
-  var result: Result<Output, ProviderFailure>?
 }

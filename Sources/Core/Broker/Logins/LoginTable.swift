@@ -15,6 +15,9 @@ struct LoginTable {
   /// Logins that are about to start, and that others join.
   var starting: [LoginStarting.Key: LoginStarting.Work] = [:]
 
+  /// Exchanges whose answer may hold tokens.
+  var exchangesInFlight = 0
+
   /// - Parameter key: 256 random bits of this process.
   init(key: Secret) { self.key = key }
 

@@ -73,7 +73,7 @@ extension Logins {
       table[login.id]?.lastPollFailure = nil
       await saveInterval(interval, of: login.id)
       return interval
-    case .failure(let failure) where await providers.hasOtherAuthentication(after: failure, at: provider.name):
+    case .failure(let failure) where await registrations.hasOtherAuthentication(after: failure, at: provider.name):
       return device.interval
     case .failure(let failure): await endPolling(of: login, providers.error(failure, at: provider.name))
     case .success(.denied(let oauth)):

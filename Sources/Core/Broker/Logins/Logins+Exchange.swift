@@ -26,7 +26,7 @@ extension Logins {
     switch await target.connection.converse(step, for: .logins) {
     case .failure(let failure):
       var error = exchangeError(failure, at: target.connection)
-      if await providers.hasOtherAuthentication(after: failure, at: provider.name) {
+      if await registrations.hasOtherAuthentication(after: failure, at: provider.name) {
         error.hint =
           "The provider accepts the client in another way, which is used now: start again with `grantctl login`."
       }

@@ -18,13 +18,13 @@ final class Logins: Piece {
   var table: LoginTable
   /// Logins with a commit in progress, and their waiters.
   private var writing: [LoginID: Waiters.Key] = [:]
-  /// Exchanges whose answer may hold tokens: a stop waits for them.
-  var exchangesInFlight = 0
+  let registrations: Registrations
   let browserRefusals: BrowserRefusals
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
-    authorizer: Authorizer, audit: AuditLog, addresses: CallbackAddresses, endings: SessionEndings
+    authorizer: Authorizer, audit: AuditLog, addresses: CallbackAddresses, endings: SessionEndings,
+    registrations: Registrations
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -35,8 +35,15 @@ final class Logins: Piece {
     self.audit = audit
     self.addresses = addresses
     self.endings = endings
+    self.registrations = registrations
     browserRefusals = BrowserRefusals(runtime)
     table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
+  }
+
+  /// Exchanges whose answer may hold tokens: a stop waits for them.
+  var exchangesInFlight: Int {
+    get { table.exchangesInFlight }
+    set { table.exchangesInFlight = newValue }
   }
 
   /// Takes over those that were loaded. Of a store that several brokers share, only those of earlier runs of this one.

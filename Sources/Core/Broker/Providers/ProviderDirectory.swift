@@ -13,7 +13,6 @@ final class ProviderDirectory: Piece {
   /// Includes removed providers: accounts keep their tokens. Limited by the names that were ever configured.
   private var issuers: [ProviderName: TokenIssuers] = [:]
   private var refreshesAtOnce: Int
-  private var findAuthentication: (@BrokerActor (ProviderName) async -> Bool)?
 
   init(
     _ configured: [any Provider], refreshesAtOnce: Int, _ transport: any Transport, journal: Journal,
@@ -84,17 +83,6 @@ final class ProviderDirectory: Piece {
   func clockStepped(by step: Duration) {
     for connection in connections.values { connection.clockStepped(by: step) }
     for name in Array(issuers.keys) { issuers[name]?.clockStepped(by: step) }
-  }
-
-  // MARK: Refused clients
-
-  /// - Parameter search: looks for another way to present the secret of a registered client, and returns whether there is one.
-  func onClientRefusal(_ search: @escaping @BrokerActor (ProviderName) async -> Bool) { findAuthentication = search }
-
-  /// After a failure: whether the server refused the client, and accepts it in another way, which is used from now on.
-  func hasOtherAuthentication(after failure: ProviderFailure, at name: ProviderName) async -> Bool {
-    guard failure.oauth?.code == .invalidClient, let findAuthentication else { return false }
-    return await findAuthentication(name)
   }
 
   // MARK: Who issued what

@@ -16,11 +16,17 @@ struct AuthenticationSearch {
 // A server that refuses the client later than at its registration (`invalid_client`): it may have begun to take the
 // secret in another way.
 extension Registrations {
+  /// After a failure: whether the server refused the client, and accepts it in another way, which is used from now on.
+  func hasOtherAuthentication(after failure: ProviderFailure, at name: ProviderName) async -> Bool {
+    guard failure.oauth?.code == .invalidClient else { return false }
+    return await findAuthentication(of: name)
+  }
+
   /// Tries the ways to present the client's secret, with a request that carries no code and no refresh token of a user,
   /// and stores the way that the server accepts.
   ///
   /// - Returns: whether another way is used from now on.
-  func findAuthentication(of name: ProviderName) async -> Bool {
+  private func findAuthentication(of name: ProviderName) async -> Bool {
     if let running = searches[name]?.task { return await running.value }
     if let failedAt = searches[name]?.failedAt, uptime - failedAt < AuthenticationSearch.pause { return false }
     guard let registration = saved[name], registration.clientSecret != nil, registration.options.base == nil,

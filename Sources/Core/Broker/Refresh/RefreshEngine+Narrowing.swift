@@ -20,7 +20,7 @@ extension RefreshEngine {
       return await providers.save(.ignored, of: name)
     }
     guard let own = grant.token, own.expiresAt.map({ $0 > now }) ?? true else { return }
-    let isAlive = await proofs?.isAlive(account, until: uptime + Timeouts.standard)
+    let isAlive = await proofs.checks.isAlive(account, until: uptime + Timeouts.standard)
     // The result of another account, or a reload, may have come since.
     guard asked.connection.history.narrowingResult == .unknown, isCurrent(asked),
       accounts[account]?.token?.accessToken == own.accessToken

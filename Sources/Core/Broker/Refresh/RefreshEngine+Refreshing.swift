@@ -286,7 +286,7 @@ extension RefreshEngine {
     case .misconfigured(let saved):
       let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
       // That makes new settings.
-      _ = await providers.hasOtherAuthentication(after: failure, at: asked.provider.name)
+      _ = await registrations.hasOtherAuthentication(after: failure, at: asked.provider.name)
       if !isCurrent(asked) {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)

@@ -20,20 +20,28 @@ final class RefreshEngine: Piece {
   var endings = RefreshTokenEndings()
   var trades = RefreshTrades()
   var leases = RefreshLeases()
-  var inFlight = 0
-  /// Who finds out whose an imported grant is. Set once, at the start.
-  var proofs: (any ImportProofs)?
+  let proofs: ImportProofs
+  let registrations: Registrations
   var budgets = TokenBudgets()
 
   init(
-    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
+    proofs: ImportProofs, registrations: Registrations
   ) {
     self.runtime = runtime
     self.accounts = accounts
     self.providers = providers
     self.journal = journal
     self.revocations = revocations
+    self.proofs = proofs
+    self.registrations = registrations
     accounts.places { [unowned self] in place($0) }
+  }
+
+  /// Running refreshes.
+  var inFlight: Int {
+    get { leases.inFlight }
+    set { leases.inFlight = newValue }
   }
 
   // MARK: Schedule

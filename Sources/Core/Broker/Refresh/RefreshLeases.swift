@@ -3,6 +3,8 @@ import OAuth
 
 /// The leases of running refreshes, and those of other brokers.
 struct RefreshLeases {
+  /// Running refreshes, with a lease or without.
+  var inFlight = 0
   /// This broker's leases. The next refresh of an account may begin before the last one has released its lease.
   var held: [Key: Held] = [:]
   /// Refreshes whose request was sent and whose answer has not come.

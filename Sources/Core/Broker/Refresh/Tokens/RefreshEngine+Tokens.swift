@@ -54,7 +54,7 @@ extension RefreshEngine {
         _ = accounts[account]?.rejected(generation: token.generation, at: now)
         continue
       case .unproven(let token):
-        try await proofs?.prove(account, token, for: asker?.holder, until: deadline)
+        try await proofs.prove(account, token, for: asker?.holder, until: deadline)
         continue
       case .refresh, .wait: break
       }

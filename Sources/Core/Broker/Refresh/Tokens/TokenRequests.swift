@@ -13,7 +13,7 @@ final class TokenRequests: Piece {
   private let journal: Journal
   let engine: RefreshEngine
   let authorizer: Authorizer
-  private var verify: (@BrokerActor (AccountName, Duration) async -> Bool?)?
+  private let checks: TokenChecks
   /// The token that each account's provider was last asked about, and until when it is not asked again. Bounded by
   /// ``Limit/verifiedTokens``.
   private var verified: [AccountName: (token: Secret, isAlive: Bool?, until: Duration)] = [:]
@@ -24,7 +24,7 @@ final class TokenRequests: Piece {
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
-    authorizer: Authorizer
+    authorizer: Authorizer, checks: TokenChecks
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -32,6 +32,7 @@ final class TokenRequests: Piece {
     self.journal = journal
     self.engine = engine
     self.authorizer = authorizer
+    self.checks = checks
   }
 
   /// `token.get` without an answer in the cache.
@@ -159,7 +160,7 @@ final class TokenRequests: Piece {
       let key = waiters.newWork()
       verifying[account] = key
       Task {
-        let isAlive = await verify?(account, uptime + Timeouts.standard)
+        let isAlive = await checks.isAlive(account, until: uptime + Timeouts.standard)
         if verified[account] == nil, verified.count >= Limit.verifiedTokens { dropVerified() }
         let pause = isAlive == nil ? Limit.unverifiedToken : Limit.verifiedToken
         verified[account] = (token.accessToken, isAlive, uptime + pause)
@@ -218,9 +219,6 @@ final class TokenRequests: Piece {
     verified = verified.filter { uptime < $0.value.until }
     if verified.count >= Limit.verifiedTokens { verified = [:] }
   }
-
-  /// Sets the function that asks an account's provider whether its token is valid; it returns nil without an answer.
-  func verifies(_ verify: @escaping @BrokerActor (AccountName, Duration) async -> Bool?) { self.verify = verify }
 
   /// `account.refresh`: gets a new token. The current one is served to all callers until then.
   func refresh(_ params: AccountRefresh.Params, _ permission: Permission) async throws(RPCError)
