@@ -9,7 +9,8 @@ import health
 import layout
 import pictures
 import real
+import tables
 import views
 
 CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
-CASES |= adding.CASES | callbacks.CASES | health.CASES | pictures.CASES
+CASES |= adding.CASES | callbacks.CASES | health.CASES | tables.CASES | pictures.CASES

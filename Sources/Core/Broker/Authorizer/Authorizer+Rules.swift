@@ -21,7 +21,8 @@ extension PolicyRules.Rule {
       access: Access.allCases.filter(rule.access.contains), methods: rule.methods.isEmpty ? nil : sorted(rule.methods),
       scopes: sorted(rule.scopes), resources: sorted(rule.resources),
       requests: rule.requests?.map(\.description).sorted(), mcp: rule.mcp?.map(\.description).sorted(),
-      confirm_timeout: rule.confirm.map { Double($0.milliseconds) / 1000 })
+      confirm_timeout: rule.confirm.map { Double($0.milliseconds) / 1000 },
+      source: rule.source)
   }
 }
 

@@ -5,6 +5,8 @@ import Principals
 public struct Rule: Sendable, Equatable {
   /// For people: where it is written (`/etc/grantd/grantd.toml:12`), or its `name`.
   public var name: String
+  /// Its file and line.
+  public var source: String?
   public var who: Who
   /// Account names, `*` standing for any run of characters.
   public var accounts: [String]

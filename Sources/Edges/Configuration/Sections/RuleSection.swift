@@ -182,6 +182,7 @@ extension RuleDraft {
       name: name ?? place.description, who: who, accounts: accounts,
       access: requests == nil ? Set(access ?? []) : [], methods: requests == nil ? Set(methods) : [RequestSend.name],
       scopes: scopes.map(Set.init), resources: resources.map(Set.init), confirm: confirm ? confirmTimeout : nil)
+    rule.source = place.description
     rule.requests = requests
     rule.mcp = mcp
     return rule

@@ -2,12 +2,23 @@ import BrokerAPI
 import HTTPServer
 import NIOHTTP1
 import Pages
+import PlainText
 
 /// Which callers may use which account, by `policy.rules` and `policy.explain`.
 extension Ask {
   /// Rows and columns of one page.
   private static let mostAccounts = 20
   private static let mostCallers = 8
+  /// Rules of a cell, and records of the audit trail that are read for the last uses in a row.
+  private static let mostRules = 3
+  private static let mostRecords = 200
+
+  private struct Row {
+    let account: String
+    let isManaged: Bool
+    let rules: [PolicyRules.Rule]
+    let uses: [String: Int64]
+  }
 
   /// A caller as rules name it.
   private struct Named: Hashable {
@@ -39,18 +50,18 @@ extension Ask {
     case .failure(let error): return page(.failed("Access", error, section: .access))
     }
     var callers: [Named] = []
-    var rows: [(account: String, rules: [PolicyRules.Rule])] = []
+    var rows: [Row] = []
     for account in listed.accounts {
-      let rules = await rules(of: account.account)
-      rows.append((account.account, rules))
-      for rule in rules where !callers.contains(Named(rule)) { callers.append(Named(rule)) }
+      let row = await row(of: account.account)
+      rows.append(row)
+      for rule in row.rules where !callers.contains(Named(rule)) { callers.append(Named(rule)) }
     }
     let hidden = max(0, callers.count - Self.mostCallers)
     callers = Array(callers.prefix(Self.mostCallers))
     var body: [HTML] = []
     for row in rows {
-      var cells = [await explained(row.account, nil)]
-      for caller in callers { cells.append(cell(row.rules.filter { Named($0) == caller })) }
+      var cells = [await own(row)]
+      for caller in callers { cells.append(cell(row, row.rules.filter { Named($0) == caller })) }
       body.append("<tr><th scope=\"row\" class=\"long\"><bdi>\(row.account)</bdi></th>\(cells)</tr>\n")
     }
     let heads = callers.map { caller -> HTML in
@@ -85,29 +96,58 @@ extension Ask {
     return (try? answer.get().allowed) ?? false
   }
 
-  private func rules(of account: String) async -> [PolicyRules.Rule] {
-    guard await mayManage(account) else { return [] }
-    return (try? await call(PolicyRules.self, .init(account: account)).get().rules) ?? []
+  private func row(of account: String) async -> Row {
+    guard await mayManage(account) else { return Row(account: account, isManaged: false, rules: [], uses: [:]) }
+    let rules = (try? await call(PolicyRules.self, .init(account: account)).get().rules) ?? []
+    return Row(account: account, isManaged: true, rules: rules, uses: await lastUses(of: account))
   }
 
-  private func cell(_ rules: [PolicyRules.Rule]) -> HTML {
-    guard let rule = rules.first else { return "<td><span class=\"soft\">no</span></td>" }
+  /// By rule; "" for callers that need none.
+  private func lastUses(of account: String) async -> [String: Int64] {
+    guard case .success(let trail) = await call(AuditList.self, .init(account: account, limit: Self.mostRecords)) else {
+      return [:]
+    }
+    var uses: [String: Int64] = [:]
+    for line in trail.records where line.result == "ok" && [.release, .idToken, .use].contains(line.action) {
+      uses[line.rule ?? "", default: 0] = max(uses[line.rule ?? ""] ?? 0, line.last)
+    }
+    return uses
+  }
+
+  private func cell(_ row: Row, _ rules: [PolicyRules.Rule]) -> HTML {
+    guard !rules.isEmpty else { return "<td><span class=\"soft\">no</span></td>" }
+    return "<td>\(rules.prefix(Self.mostRules).map { described($0, row.uses) })</td>"
+  }
+
+  private func described(_ rule: PolicyRules.Rule, _ uses: [String: Int64]) -> HTML {
     let access = (rule.access.map(\.rawValue) + (rule.methods ?? [])).joined(separator: ", ")
-    let scopes: HTML = rule.scopes.map { "<p>only \($0.joined(separator: " "))</p>" } ?? ""
-    let confirm: HTML = rule.confirm_timeout == nil ? "" : "<p>asks a user first</p>"
+    let caps = [
+      rule.scopes.map { "only \($0.joined(separator: " "))" },
+      rule.resources.map { "only for \($0.joined(separator: " "))" },
+      rule.requests.map { "only the requests \($0.joined(separator: ", "))" },
+      rule.mcp.map { "only the MCP calls \($0.joined(separator: ", "))" },
+      rule.confirm_timeout.map { "a user approves each release within \(TimeText.duration(Int64($0)))" },
+    ]
+    let source = rule.source.flatMap { $0 == rule.rule ? nil : ", \($0)" } ?? ""
     return """
-      <td>\(Parts.badge("good", "\(access)"))\(scopes)\(confirm)<p><bdi>\(rule.rule)</bdi></p></td>
+      \(Parts.badge("good", "\(access)"))\(caps.compactMap(\.self).map { cap -> HTML in "<p><bdi>\(cap)</bdi></p>" })\
+      <p><bdi>\(rule.rule)\(source)</bdi></p>\(lastUse(uses[rule.rule]))
       """
   }
 
-  private func explained(_ account: String, _ caller: PolicyExplain.Subject?) async -> HTML {
-    switch await call(PolicyExplain.self, .init(account: account, caller: caller)) {
+  private func lastUse(_ at: Int64?) -> HTML {
+    "<p>\(at.map { "last used \(TimeText.ago($0, now: now))" } ?? "no use in the audit trail")</p>"
+  }
+
+  private func own(_ row: Row) async -> HTML {
+    switch await call(PolicyExplain.self, .init(account: row.account, caller: nil)) {
     case .failure(let error): return "<td><span class=\"soft\">\(error.message)</span></td>"
     case .success(let result):
       let scopes: HTML = result.scopes.map { "<p>only \($0.joined(separator: " "))</p>" } ?? ""
-      let confirm: HTML = result.confirm == nil ? "" : "<p>asks a user first</p>"
+      let confirm: HTML = result.confirm == nil ? "" : "<p>a user approves each release</p>"
       let badge = result.allowed ? Parts.badge("good", "use") : Parts.badge("neutral", "no")
-      return "<td>\(badge)\(scopes)\(confirm)<p><bdi>\(Parts.sentence(result.why), limit: 200)</bdi></p></td>"
+      let use = row.isManaged && result.rule == nil ? lastUse(row.uses[""]) : ""
+      return "<td>\(badge)\(scopes)\(confirm)<p><bdi>\(Parts.sentence(result.why), limit: 200)</bdi></p>\(use)</td>"
     }
   }
 

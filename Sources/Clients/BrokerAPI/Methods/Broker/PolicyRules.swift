@@ -30,11 +30,12 @@ public enum PolicyRules: RPCMethod {
     public var requests: [String]?
     public var mcp: [String]?
     public var confirm_timeout: Double?
+    public var source: String?
 
     public init(
       rule: String, uid: UInt32?, gid: UInt32?, unit: String?, user_unit: String?, exe: String?, accounts: [String],
       access: [Access], methods: [String]?, scopes: [String]?, resources: [String]?, requests: [String]?,
-      mcp: [String]? = nil, confirm_timeout: Double?
+      mcp: [String]? = nil, confirm_timeout: Double?, source: String? = nil
     ) {
       self.rule = rule
       self.uid = uid
@@ -50,6 +51,7 @@ public enum PolicyRules: RPCMethod {
       self.requests = requests
       self.mcp = mcp
       self.confirm_timeout = confirm_timeout
+      self.source = source
     }
 
     public static let docs = [
@@ -63,6 +65,7 @@ public enum PolicyRules: RPCMethod {
       "requests": "The requests to the provider's API that it allows, without a token.",
       "mcp": "The MCP calls that those requests may contain.",
       "confirm_timeout": "A user must approve each release, within this number of seconds.",
+      "source": "The file and the line of the rule.",
     ]
   }
 
