@@ -10,7 +10,8 @@ import layout
 import pictures
 import real
 import tables
+import tools
 import views
 
 CASES = attacks.CASES | views.CASES | real.CASES | files.CASES | conditions.CASES | layout.CASES
-CASES |= adding.CASES | callbacks.CASES | health.CASES | tables.CASES | pictures.CASES
+CASES |= adding.CASES | callbacks.CASES | health.CASES | tables.CASES | tools.CASES | pictures.CASES

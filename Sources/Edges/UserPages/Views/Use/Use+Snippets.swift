@@ -1,8 +1,10 @@
+import BrokerAPI
 import Pages
 
 /// Snippets for the user's own programs.
 extension Ask {
-  func snippets(_ account: String) -> HTML {
+  func snippets(_ view: AccountView) async -> HTML {
+    let account = view.account
     let word = Self.isPlain(account) ? account : "'\(account)'"
     let texts: [(name: HTML, text: String)] = [
       ("Shell", "curl -H \"Authorization: Bearer $(grantctl token \(word))\" \\\n  https://api.example.com/"),
@@ -24,6 +26,7 @@ extension Ask {
         token := strings.TrimSpace(string(out))
         """
       ), ("A program with a variable", "grantctl exec \(word) --env ACCESS_TOKEN -- PROGRAM"),
+      ("An MCP client", await server(view)),
     ]
     var html: HTML = ""
     for snippet in texts {
@@ -31,5 +34,16 @@ extension Ask {
         "<div class=\"panel\"><h3>\(snippet.name)</h3><pre tabindex=\"0\">\(HTML.lines(snippet.text))</pre></div>\n"
     }
     return html
+  }
+
+  /// The URL at the HTTP listener; if that is off, the command that does the same.
+  private func server(_ account: AccountView) async -> String {
+    let server: JSON
+    if let url = await mcpURL(account) {
+      server = ["type": "http", "url": .string(url)]
+    } else {
+      server = ["command": "grantctl", "args": ["mcp", .string(account.account)]]
+    }
+    return JSON.object(["mcpServers": .object([account.account: server])]).pretty(width: 40)
   }
 }

@@ -18,7 +18,7 @@ extension Ask {
           lead: "<p class=\"lead\">No program stores a token: it asks grantd each time.</p>",
           main: """
             <div class="panel"><h2>A tool</h2>\(toolForm(name, tool))\(await tool.asyncMap { await configuration($0, account) })</div>
-            <h2>Your own program</h2><div class="panels large">\(snippets(name))</div>
+            <h2>Your own program</h2><div class="panels large">\(await snippets(account))</div>
 
             """, isStill: true))
     }
@@ -156,6 +156,14 @@ extension Ask {
   private struct Missing: Error {
     var what: String
     var step: String
+  }
+
+  /// At the resource that the provider names, else at the usual path; nil: the HTTP listener is off.
+  func mcpURL(_ account: AccountView) async -> String? {
+    for path in ["", "/mcp"] {
+      if case .success(let url) = await forwardURL(account, path) { return url }
+    }
+    return nil
   }
 
   private func forwardURL(_ account: AccountView, _ path: String) async -> Result<String, Missing> {
