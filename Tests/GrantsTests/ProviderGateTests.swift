@@ -59,6 +59,34 @@ extension ProviderGate {
     #expect(sent == [5, 15, 35, 65, 95, 125, 155, 185])
   }
 
+  @Test("The pause that a provider asked for holds back a probe too, but no request without which a grant may end")
+  func heldProbe() {
+    var gate = ProviderGate()
+    let sent = (0..<6).compactMap { _ in gate.go(at: 0) }
+    _ = gate.limited(sent[0], retryAfter: .seconds(100), at: up(0), policy: steady)
+    for ticket in sent.dropFirst() {
+      _ = gate.failed(ticket, told, retryAfter: nil, at: up(0), policy: steady, jitter: 0)
+    }
+    #expect(gate.circuit.outage != nil)
+    #expect(gate.admit(isWanted: false, accounts: 1, at: up(10), policy: steady) == .later(up(100)))
+    guard case .go = gate.admit(isWanted: false, isUrgent: true, accounts: 1, at: up(10), policy: steady) else {
+      Issue.record("an urgent request waits")
+      return
+    }
+  }
+
+  @Test("After a start with an older database one request at a time is sent, until a refresh has succeeded")
+  func cautious() {
+    var gate = ProviderGate()
+    gate.isCautious = true
+    let first = gate.go(at: 0)
+    #expect(first != nil)
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(0), policy: steady) == .full)
+    _ = gate.answered(first, at: up(1), policy: steady)
+    gate.isCautious = false
+    #expect(gate.go(at: 1) != nil && gate.go(at: 1) != nil)
+  }
+
   @Test("a caller's question may try every 5 seconds, and every 10 while requests are stuck")
   func wanted() {
     var gate = ProviderGate.inOutage()

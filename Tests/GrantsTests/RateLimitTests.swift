@@ -203,6 +203,20 @@ private struct Scene {
     #expect(limit.rate! >= RateLimit.lowest)
   }
 
+  @Test("The 429s to requests that were sent before the first one lower the rate once, also after its hold")
+  func oneBurst() {
+    var limit = RateLimit()
+    for _ in 0..<5 { limit.sends(at: up(0)) }
+    limit.accepts(at: up(0.5))
+    let isFirst = limit.limits(2, last: 5, retryAfter: nil, at: up(1), policy: steady)
+    let rate = limit.rate
+    #expect(isFirst && rate != nil)
+    let isSecond = limit.limits(5, last: 5, retryAfter: nil, at: up(30), policy: steady)
+    #expect(!isSecond && limit.rate == rate)
+    let isNext = limit.limits(6, last: 6, retryAfter: nil, at: up(60), policy: steady)
+    #expect(isNext)
+  }
+
   @Test("A learned rate is kept over a restart and forgotten an hour after the last 429")
   func memory() {
     var limit = RateLimit(rate: 5, age: .seconds(600), at: up(1000))

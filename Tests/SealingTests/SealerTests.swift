@@ -23,6 +23,16 @@ struct SealerTests {
     #expect(sealed.count == 1 + 4 + 12 + Self.value.count + 16)
   }
 
+  @Test("has a row whose code depends on the key, the table and each byte")
+  func codes() {
+    let (sealer, row) = (Sample.key.sealer, Array("work|openid".utf8))
+    let code = sealer.code(of: row, in: "grants")
+    #expect(code == sealer.code(of: row, in: "grants") && code.count == Sealer.codeLength)
+    #expect(code != sealer.code(of: row, in: "tokens"))
+    #expect(code != sealer.code(of: Array("work|openie".utf8), in: "grants"))
+    #expect(code != Sample.otherKey.sealer.code(of: row, in: "grants"))
+  }
+
   @Test("of an earlier version opens")
   func earlier() throws {
     #expect(try Sample.key.sealer.open(Self.older, at: Self.place, column: "refresh_token") == Self.value)
