@@ -203,7 +203,7 @@ private struct Scene {
     #expect(limit.rate! >= RateLimit.lowest)
   }
 
-  @Test("The 429s to requests that were sent before the first one lower the rate once, also after its hold")
+  @Test("The 429s to requests that were sent before the first one lower the rate once, even after its hold")
   func oneBurst() {
     var limit = RateLimit()
     for _ in 0..<5 { limit.sends(at: up(0)) }
