@@ -27,7 +27,7 @@ extension Broker {
     registrations.configure(new.providers, declared: new.accounts)
     providers.configure(
       new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
-    accounts.configure(new.refresh)
+    if accounts.configure(new.refresh) { engine.placeAgain(accounts.names) }
     declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)
     authorizer.configure(new.policy, new.callerLimits)
@@ -39,7 +39,7 @@ extension Broker {
     accounts.retryFailing()
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
-    updateSummary()
+    runtime.summary.changed()
     return before.subtracting(providers.names).sorted().compactMap(removal)
   }
 

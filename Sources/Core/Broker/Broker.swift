@@ -43,7 +43,6 @@ public final class Broker {
   nonisolated let accountViews: AccountViews
   nonisolated let discovery: Discovery
   nonisolated let pageOpening = PageOpening()
-  private let summary = Summary()
 
   /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.
   public init(
@@ -61,7 +60,7 @@ public final class Broker {
     let measures = Measures()
     runtime = Runtime(
       clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
-      measures: measures, logger: logger)
+      measures: measures, summary: Summary(), logger: logger)
     let trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
     trail.configure(configuration.audit)
     let cache = TokenCache(inForce, trail: trail, uptime: surroundings.uptime)
@@ -75,8 +74,8 @@ public final class Broker {
       configuration.providers, refreshesAtOnce: configuration.refresh.concurrentPerProvider, transport,
       journal: journal, runtime)
     accounts = Accounts(
-      runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh,
-      wholeAccounts: wholeAccounts)
+      runtime, providers: providers, journal: journal, cache: cache, audit: audit,
+      refreshPolicy: configuration.refresh, wholeAccounts: wholeAccounts)
     revocations = Revocations(runtime, providers: providers, journal: journal)
     addresses = CallbackAddresses(clock, publicOrigin: configuration.publicOrigin)
     registrations = Registrations(
@@ -132,9 +131,8 @@ public final class Broker {
     accountViews = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: authorizer)
     registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
-    accounts.onChange { [weak self] in self?.updateSummary() }
-    accounts.onDamage { [views, audit] grant in
-      if let view = views.view(unreadable: grant) { audit.record(setAside: view) }
+    Task { [weak self, dues = runtime.summary.dues] in
+      for await _ in dues { self?.tellSummary() }
     }
   }
 
@@ -163,7 +161,7 @@ public final class Broker {
     await declared.take()
     files.takeOver(reloading.configuration.files)
     followOthers(changes)
-    updateSummary()
+    runtime.summary.changed()
   }
 
   /// Names the rows that cannot be read; those of accounts were named as they were taken over.
@@ -309,13 +307,13 @@ public final class Broker {
     journal.clockStepped(by: step)
     providers.clockStepped(by: step)
     logins.clockStepped(by: step)
-    accounts.clockStepped(by: step)
+    accounts.clockStepped(by: step) { [engine] in engine.place($0) }
     revocations.clockStepped()
     runtime.events.emit(Event(type: .clockStepped, at: runtime.clock.now.seconds, message: message))
     journal.saveSoon()
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
-    updateSummary()
+    runtime.summary.changed()
   }
 
   // MARK: The summary
@@ -325,19 +323,11 @@ public final class Broker {
 
   /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
   public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
-    summary.action = action
-    summary.tell(views.summary)
+    runtime.summary.subscribe(action)
+    tellSummary()
   }
 
-  /// Once for all changes of a turn.
-  func updateSummary() {
-    guard !summary.isDue else { return }
-    summary.isDue = true
-    Task {
-      summary.isDue = false
-      summary.tell(views.summary)
-    }
-  }
+  private func tellSummary() { runtime.summary.tell(views.summary) }
 }
 
 extension Broker: JournalSource {
@@ -355,6 +345,4 @@ extension Broker: JournalSource {
   func follow(_ account: AccountName) async { await accounts.follow(account) }
 
   func keep(over known: Set<AccountName>) async { await accounts.keep(over: known) }
-
-  func storeChanged() { updateSummary() }
 }

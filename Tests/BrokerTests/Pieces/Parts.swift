@@ -21,7 +21,7 @@ struct Parts {
     let measures = Measures()
     runtime = Runtime(
       clock: brokerClock, waiters: Waiters(brokerClock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
-      measures: measures, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+      measures: measures, summary: Summary(), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     journal = Journal(store, runtime)
   }
 
@@ -45,5 +45,9 @@ struct Parts {
     let trail = AuditTrail(
       store: nil, logger: runtime.logger, now: clock.surroundings.now, uptime: clock.surroundings.uptime)
     return TokenCache(inForce, trail: trail, uptime: clock.surroundings.uptime)
+  }
+
+  func audit(_ cache: TokenCache) -> AuditLog {
+    AuditLog(cache.trail, cache, now: clock.surroundings.now, runtime.logger)
   }
 }

@@ -12,8 +12,8 @@ import Testing
     try await parts.store.signIn("a", age: .seconds(3500), at: parts.clock.now)
     let (providers, cache) = (parts.directory(), parts.cache())
     let accounts = Accounts(
-      parts.runtime, providers: providers, journal: parts.journal, cache: cache, refreshPolicy: RefreshPolicy(),
-      wholeAccounts: 8)
+      parts.runtime, providers: providers, journal: parts.journal, cache: cache, audit: parts.audit(cache),
+      refreshPolicy: RefreshPolicy(), wholeAccounts: 8)
     let revocations = Revocations(parts.runtime, providers: providers, journal: parts.journal)
     let engine = RefreshEngine(
       parts.runtime, accounts: accounts, providers: providers, journal: parts.journal, revocations: revocations,

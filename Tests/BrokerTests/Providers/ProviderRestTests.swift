@@ -3,7 +3,6 @@ import Foundation
 import Grants
 import OAuth
 import Providers
-import Synchronization
 import Testing
 
 @testable import Broker
@@ -137,18 +136,12 @@ import Testing
   func learning() async throws {
     let rig = try await Rig(store: expired(3))
     let day: Int64 = 86_400
-    let placed = Placed()
-    await rig.broker.accounts.places { [engine = rig.broker.engine] in
-      placed.count.withLock { $0 += 1 }
-      engine.place($0)
-    }
     func ended(after age: Int64) async throws -> (touched: Int, isSaved: Bool) {
       var saved = try #require(rig.store.grant("account-0"))
-      placed.count.withLock { $0 = 0 }
       let commits = rig.store.log.count
       saved.refreshTokenIssuedAt = rig.clock.now - .seconds(age)
-      await rig.broker.engine.refreshTokenEnded(saved)
-      return (placed.count.withLock { $0 }, rig.store.log.count > commits)
+      let placed = await rig.broker.engine.placed { await $0.refreshTokenEnded(saved) }
+      return (placed, rig.store.log.count > commits)
     }
     #expect(try await ended(after: 60) == (0, false))
     #expect(try await ended(after: 30 * day) == (0, true))
@@ -159,7 +152,14 @@ import Testing
   }
 }
 
-private final class Placed: Sendable { let count = Mutex(0) }
+extension RefreshEngine {
+  /// The number of due accounts that the work places again.
+  fileprivate func placed(by work: (RefreshEngine) async -> Void) async -> Int {
+    queues = RefreshQueues()
+    await work(self)
+    return queues.providers.reduce(0) { $0 + (queues[$1].map { $0.due.count + $0.dueWithoutLoss.count } ?? 0) }
+  }
+}
 
 extension Broker {
   /// Lets one request through to an unavailable provider, and ends it with this result.

@@ -161,3 +161,15 @@ extension Accounts {
     }
   }
 }
+
+extension Accounts {
+  /// An account that cannot be read, with the commands that repair, replace or remove it.
+  func view(unreadable grant: Grant) -> BrokerStatus.SetAsideView? {
+    guard case .loginRequired(.unreadable, let failure) = grant.saved.standing else { return nil }
+    let account = grant.saved.account
+    return .init(
+      row: account.rawValue, account: account.rawValue, message: failure.message,
+      hint: "\(loginHint(grant.saved)) Or repair it with `grantctl repair \(account)`, or remove it with "
+        + "`grantctl logout \(account)`.")
+  }
+}

@@ -26,23 +26,17 @@ final class Accounts: Piece {
   private(set) var refreshPolicy: RefreshPolicy
   /// When the active configuration was loaded.
   private(set) var configuredAt: Timestamp
-  private var observers = Observers()
-
-  private struct Observers {
-    /// The provider or its condition changed, or an account did: the summary is due.
-    var change: (@BrokerActor () -> Void)?
-    var damage: (@BrokerActor (Grant) -> Void)?
-    var placer: (@BrokerActor (AccountName) -> Void)?
-  }
+  private let audit: AuditLog
 
   init(
-    _ runtime: Runtime, providers: ProviderDirectory, journal: Journal, cache: TokenCache, refreshPolicy: RefreshPolicy,
-    wholeAccounts: Int
+    _ runtime: Runtime, providers: ProviderDirectory, journal: Journal, cache: TokenCache, audit: AuditLog,
+    refreshPolicy: RefreshPolicy, wholeAccounts: Int
   ) {
     self.runtime = runtime
     self.providers = providers
     self.journal = journal
     self.cache = cache
+    self.audit = audit
     self.refreshPolicy = refreshPolicy
     configuredAt = runtime.clock.now
     table = AccountTable(wholeAccounts: wholeAccounts) { [store = journal.store] in store.pack($0) }
@@ -56,18 +50,14 @@ final class Accounts: Piece {
     table.onMove = { [journal] in if !journal.isShared { journal.keep($0) } }
   }
 
-  /// Calls back with the readable rest of an account that cannot be read.
-  func onDamage(_ action: @escaping @BrokerActor (Grant) -> Void) { observers.damage = action }
-
-  /// Calls back after each change. The action must not wait.
-  func onChange(_ action: @escaping @BrokerActor () -> Void) { observers.change = action }
-
-  /// A reload brought another policy of refreshes.
-  func configure(_ policy: RefreshPolicy) {
+  /// A reload.
+  ///
+  /// - Returns: whether the policy of refreshes is another: then the next refresh of each account is, too.
+  func configure(_ policy: RefreshPolicy) -> Bool {
     let isNew = policy != refreshPolicy
     refreshPolicy = policy
     configuredAt = now
-    if isNew { touchAll() }
+    return isNew
   }
 
   // MARK: The grants
@@ -118,22 +108,6 @@ final class Accounts: Piece {
     defer { touched = [] }
     return touched
   }
-
-  /// When something is due for each of the provider's accounts is another than before.
-  func touch(at provider: ProviderName) { touch(names(at: provider)) }
-
-  /// When something is due for each account is another than before.
-  func touchAll() { touch(names) }
-
-  private func touch(_ names: SortedNames) {
-    sweep(names) { [self] account in
-      observers.placer?(account)
-      wakeScheduler()
-    }
-  }
-
-  /// Names who puts an account where its next moment says.
-  func places(_ placer: @escaping @BrokerActor (AccountName) -> Void) { observers.placer = placer }
 
   var names: SortedNames { index.names }
   var count: Int { table.count }
@@ -193,11 +167,11 @@ final class Accounts: Piece {
     publish(account)
     waiters.wake(.account(account))
     wakeScheduler()
-    observers.change?()
+    conditionChanged()
   }
 
   /// Something that many accounts' states depend on is another: a provider's condition, the store's.
-  func conditionChanged() { observers.change?() }
+  func conditionChanged() { runtime.summary.changed() }
 
   /// How many accounts are in each state.
   ///
@@ -278,21 +252,23 @@ final class Accounts: Piece {
     touched.insert(account)
     wakeScheduler()
     reportEnd(of: grant)
-    observers.damage?(grant)
-    observers.change?()
+    if let view = view(unreadable: grant) { audit.record(setAside: view) }
+    conditionChanged()
   }
 
   // MARK: The clock
 
   /// The wall clock was set: times of this run move with it.
-  func clockStepped(by step: Duration) {
+  ///
+  /// - Parameter place: called with each account, whose next moment may be another.
+  func clockStepped(by step: Duration, _ place: @escaping @BrokerActor (AccountName) -> Void) {
     configuredAt = configuredAt + step
     table.clockStepped(by: step)
     serveAnew()
     sweep(names, by: Slices.heavy) { [self] account in
       table.catchUp(account)
       if index.isFailing(account) { self[account]?.retryNow(at: now) }
-      observers.placer?(account)
+      place(account)
       wakeScheduler()
       if journal.hasUnsaved { journal.saveSoon() }
     }

@@ -27,7 +27,7 @@ extension Journal {
         Event(
           type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: hint))
     }
-    source?.storeChanged()
+    runtime.summary.changed()
     // A write now would change another broker's state.
     if case .owned = error { return runtime.lifecycle.lost(error) }
     guard recovery == nil, !isStopped else { return }
@@ -41,7 +41,7 @@ extension Journal {
     outage = nil
     mending.ended = uptime
     emit(Event(type: .storeRecovered, at: now.seconds))
-    source?.storeChanged()
+    runtime.summary.changed()
     waiters.wake(.store)
     Task {
       await saveUnsaved()

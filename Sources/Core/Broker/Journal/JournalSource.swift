@@ -11,6 +11,4 @@ protocol JournalSource: AnyObject {
   func follow(_ account: AccountName) async
   /// The database is another copy, which knows these accounts: memory keeps what the copy lacks, and writes it back.
   func keep(over known: Set<AccountName>) async
-  /// The store began to fail, or works again.
-  func storeChanged()
 }

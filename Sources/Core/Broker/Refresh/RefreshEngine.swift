@@ -35,7 +35,6 @@ final class RefreshEngine: Piece {
     self.revocations = revocations
     self.proofs = proofs
     self.registrations = registrations
-    accounts.places { [unowned self] in place($0) }
   }
 
   /// Running refreshes.
@@ -86,6 +85,14 @@ final class RefreshEngine: Piece {
       endIfDue(account)
     }
     place(account)
+  }
+
+  /// The next moment of each of these accounts may be another than before.
+  func placeAgain(_ names: SortedNames) {
+    sweep(names) { [self] account in
+      place(account)
+      wakeScheduler()
+    }
   }
 
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.

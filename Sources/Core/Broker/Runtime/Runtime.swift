@@ -10,6 +10,7 @@ struct Runtime: Sendable {
   let lifecycle: Lifecycle
   let events: Events
   let measures: Measures
+  let summary: Summary
   let logger: Logger
 }
 

@@ -1,11 +1,27 @@
-/// The last summary of all accounts, and its subscribers.
+/// The summary of all accounts: when it is due, the last one, and its subscriber.
 @BrokerActor
 final class Summary {
-  var isDue = false
-  var action: (@Sendable (String) -> Void)?
+  private(set) var isDue = false
   private var said: String?
+  private var action: (@Sendable (String) -> Void)?
+  /// An element whenever it is due.
+  nonisolated let dues: AsyncStream<Void>
+  private nonisolated let due: AsyncStream<Void>.Continuation
 
+  nonisolated init() { (dues, due) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1)) }
+
+  /// Something that it depends on changed: an account, a provider's condition, the store. Once for all changes of a turn.
+  func changed() {
+    guard !isDue else { return }
+    isDue = true
+    due.yield()
+  }
+
+  func subscribe(_ action: @escaping @Sendable (String) -> Void) { self.action = action }
+
+  /// The current summary.
   func tell(_ text: String) {
+    isDue = false
     guard let action, text != said else { return }
     said = text
     action(text)

@@ -11,21 +11,12 @@ extension Views {
     for account in accounts.unreadable.sorted().prefix(Limit.setAside) {
       let isAllowed = authorizer.policy.allows(
         .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
-      if isAllowed, let view = accounts[account].flatMap(view(unreadable:)) { views.append(view) }
+      if isAllowed, let view = accounts[account].flatMap(accounts.view(unreadable:)) { views.append(view) }
     }
     if authorizer.policy.allows(.manage, account: nil, caller: caller) {
       views += journal.setAside.prefix(Limit.setAside).map(view)
     }
     return views.isEmpty ? nil : views
-  }
-
-  func view(unreadable grant: Grant) -> BrokerStatus.SetAsideView? {
-    guard case .loginRequired(.unreadable, let failure) = grant.saved.standing else { return nil }
-    let account = grant.saved.account
-    return .init(
-      row: account.rawValue, account: account.rawValue, message: failure.message,
-      hint: "\(accounts.loginHint(grant.saved)) Or repair it with `grantctl repair \(account)`, or remove it with "
-        + "`grantctl logout \(account)`.")
   }
 
   func view(_ row: SetAsideRow) -> BrokerStatus.SetAsideView {
