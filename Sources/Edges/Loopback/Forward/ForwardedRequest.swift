@@ -11,30 +11,6 @@ import OAuth
 /// One request on its way to a provider's API, and the answer on its way back. Lives on the event loop of its connection,
 /// which the broker's decisions leave and come back to.
 final class ForwardedRequest: UpstreamReceiver {
-  /// The maximum bytes of an answer that is returned as a whole.
-  private static let shortAnswer = 16 << 10
-  /// The maximum bytes of a refusal that are examined.
-  private static let longestRefusal = 64 << 10
-
-  /// What becomes of the answer.
-  private enum Phase {
-    /// It has not begun.
-    case none
-    /// 401: the body is read for the reason.
-    case refusal(HTTPResponseHead, ByteBuffer)
-    /// The broker judges the answer; data of this time are queued.
-    case judged([Item])
-    case short(HTTPResponseStatus, HTTPHeaders, ByteBuffer)
-    case streamed
-    case over
-  }
-
-  private enum Item {
-    case part(ByteBuffer)
-    case end
-    case failure(TransportError)
-  }
-
   private let endpoint: ForwardEndpoint
   private let head: HTTPRequestHead
   private let target: ForwardTarget
@@ -44,10 +20,7 @@ final class ForwardedRequest: UpstreamReceiver {
   private var work: Task<Void, Never>?
   private var sent: AuthorizedRequest?
   private var upstream: UpstreamExchange?
-  private var phase = Phase.none
-  private var filter = TokenFilter([])
-  /// The server refuses the request: nothing more of its body is sent.
-  private var isHeld = false
+  private var answer = ForwardedAnswer()
 
   init(
     _ endpoint: ForwardEndpoint, _ head: HTTPRequestHead, _ target: ForwardTarget, _ body: HTTPRequestBody,
@@ -63,7 +36,7 @@ final class ForwardedRequest: UpstreamReceiver {
       target: target.target, host: target.host, headers: ForwardHeaders.request(head.headers))
   }
 
-  private var isOver: Bool { if case .over = phase { true } else { false } }
+  private var isOver: Bool { answer.isOver }
 
   // MARK: What the broker decides
 
@@ -152,8 +125,12 @@ final class ForwardedRequest: UpstreamReceiver {
       return refuse(reply.last())
     }
     sent = request
-    phase = .none
-    isHeld = false
+    answer.asked(
+      .init(
+        head: head, isSigned: request.isSigned, filter: endpoint.filter(for: request.basis),
+        redirect: { [target] in
+          target.redirect($0, of: request.request.url, base: request.basis.base, origins: request.basis.origins)
+        }))
     let hasBody = body.length != 0
     let repeatable = ["GET", "HEAD", "OPTIONS"].contains(request.method)
     if hasBody { body.onMore { [unowned self] in if let upstream { upstreamTakesMore(upstream) } } }
@@ -181,7 +158,7 @@ final class ForwardedRequest: UpstreamReceiver {
   }
 
   func upstreamTakesMore(_ upstream: UpstreamExchange) {
-    guard !isHeld, !isOver else { return }
+    guard !answer.isHeld, !isOver else { return }
     while upstream.isWritable {
       switch body.next() {
       case .part(let part): upstream.write(part)
@@ -204,83 +181,48 @@ final class ForwardedRequest: UpstreamReceiver {
 
   // MARK: The answer
 
-  func upstreamBegan(_ head: HTTPResponseHead) {
-    let status = head.status.code
-    if status >= 300 { isHeld = true }
-    if status == 401 {
-      phase = .refusal(head, ByteBuffer())
-    } else if (400..<500).contains(status) || sent?.isSigned == true {
-      upstream?.pause()
-      judge(head, ByteBuffer())
-    } else {
-      pass(head)
-    }
-  }
+  func upstreamBegan(_ head: HTTPResponseHead) { perform(answer.began(head)) }
+  func upstreamSent(_ part: ByteBuffer) { perform(answer.sent(part)) }
+  func upstreamPaused() { perform(answer.paused()) }
+  func upstreamEnded() { perform(answer.ended()) }
+  func upstreamFailed(_ error: TransportError) { perform(answer.failed(failed(error).last())) }
 
-  func upstreamSent(_ part: ByteBuffer) {
-    switch phase {
-    case .refusal(let head, var body):
-      phase = .none
-      if body.readableBytes + part.readableBytes <= Self.longestRefusal {
-        var part = part
-        body.writeBuffer(&part)
-        phase = .refusal(head, body)
-      } else {
-        upstream?.cancel()
-        judge(head, body)
+  private func fail(_ reply: HTTPReply) { perform(answer.fail(reply)) }
+
+  private func perform(_ action: ForwardedAnswer.Action?) {
+    switch action {
+    case nil: break
+    case .judge(let head, let body, let state):
+      switch state {
+      case .paused: upstream?.pause()
+      case .cancelled: upstream?.cancel()
+      case .ended: break
       }
-    case .judged(var items):
-      phase = .none
-      items.append(.part(part))
-      phase = .judged(items)
-    case .short(let status, let headers, var body):
-      guard var rest = filter.pass(part) else { return }
-      phase = .none
-      body.writeBuffer(&rest)
-      phase = .short(status, headers, body)
-    case .streamed: if let rest = filter.pass(part) { exchange.write(rest) }
-    case .none, .over: break
-    }
-  }
-
-  func upstreamPaused() {
-    guard case .streamed = phase else { return }
-    exchange.flush()
-    if !exchange.isWritable, !isOver { upstream?.pause() }
-  }
-
-  func upstreamEnded() {
-    switch phase {
-    case .refusal(let head, let body): judge(head, body)
-    case .judged(let items): phase = .judged(items + [.end])
-    case .short(let status, let headers, var body):
-      if var rest = filter.end() { body.writeBuffer(&rest) }
-      exchange.reply(HTTPReply(status, headers, body: body))
-    case .streamed:
-      if let rest = filter.end() { exchange.write(rest) }
+      judge(head, body)
+    case .begin(let head):
+      exchange.onWritable { [unowned self] in upstream?.resume() }
+      exchange.begin(head)
+    case .write(let part): exchange.write(part)
+    case .flush:
+      exchange.flush()
+      if !exchange.isWritable, !isOver { upstream?.pause() }
+    case .end(let rest):
+      if let rest { exchange.write(rest) }
       exchange.end()
-    case .none, .over: break
+    case .reply(let reply): exchange.reply(reply)
+    case .refuse(let reply):
+      upstream?.cancel()
+      refuse(reply)
+    case .abort:
+      upstream?.cancel()
+      exchange.abort()
     }
-  }
-
-  func upstreamFailed(_ error: TransportError) {
-    if case .judged(let items) = phase {
-      phase = .judged(items + [.failure(error)])
-    } else {
-      fail(failed(error).last())
-    }
-  }
-
-  private func fail(_ reply: HTTPReply) {
-    upstream?.cancel()
-    // If the answer has begun, the client must see that it is incomplete.
-    if case .streamed = phase { exchange.abort() } else { refuse(reply) }
   }
 
   /// Answers with an error of the broker: to a JSON-RPC request in its form, once its body shows the id.
   private func refuse(_ reply: HTTPReply) {
     upstream = nil
-    phase = .none
+    answer.refused()
     guard JSONRPCReply.mayAnswer(head), body.failure == nil, !body.isIncomplete else { return exchange.reply(reply) }
     guard let whole = body.whole else {
       body.onMore { [unowned self] in refuse(reply) }
@@ -292,117 +234,36 @@ final class ForwardedRequest: UpstreamReceiver {
 
   private func judge(_ head: HTTPResponseHead, _ body: ByteBuffer) {
     guard let sent else { return }
-    phase = .judged([])
     let response = HTTPResponse(
       status: Int(head.status.code), headers: head.headers.map { .init($0.name, $0.value) },
       body: Data(body.readableBytesView))
     run { [broker = endpoint.broker] in
       await broker.judge(response, to: sent)
     } then: { [self] verdict in
-      judged(verdict, head)
+      judged(verdict)
     }
   }
 
-  private func judged(_ verdict: ForwardVerdict, _ head: HTTPResponseHead) {
-    guard case .judged(let items) = phase else { return }
+  private func judged(_ verdict: ForwardVerdict) {
+    guard answer.isJudged else { return }
+    let actions: [ForwardedAnswer.Action]
     switch verdict {
     case .again(let next):
       upstream?.cancel()
-      send(next)
-    case .refused(let error): fail(HTTPReply(error, refused: true))
-    case .stepUp(let error) where head.status == .unauthorized || isJSONRPC(error):
-      fail(HTTPReply(error, refused: true))
-    case .stepUp: passJudged(head, items)
-    case .passed where head.status == .unauthorized:
-      fail(
-        HTTPReply(
-          .badGateway, error: "token_refused", "the provider's API answers 401",
-          hint: "Ask the provider for the reason."))
-    case .passed: passJudged(head, items)
+      return send(next)
+    case .refused(let error): actions = answer.judged(.refused(error))
+    case .stepUp(let error): actions = answer.judged(.stepUp(error, isShown: isJSONRPC(error)))
+    case .passed: actions = answer.judged(.passed)
     }
+    for action in actions where !isOver { perform(action) }
+    // A streamed answer continues only if the client accepts more.
+    if !answer.isStreamed || exchange.isWritable { upstream?.resume() }
   }
 
   /// Whether the client understands a JSON-RPC error; others get the API's own answer.
   private func isJSONRPC(_ error: RPCError) -> Bool {
     guard JSONRPCReply.mayAnswer(head), let whole = body.whole else { return false }
     return JSONRPCReply.error(HTTPReply(error), to: whole) != nil
-  }
-
-  /// Passes an answer that the broker has judged, with the parts that came during that.
-  private func passJudged(_ head: HTTPResponseHead, _ items: [Item]) {
-    pass(head)
-    for item in items {
-      switch item {
-      case .part(let part): upstreamSent(part)
-      case .end: upstreamEnded()
-      case .failure(let error): upstreamFailed(error)
-      }
-    }
-    upstreamPaused()
-    // A streamed answer continues only if the client accepts more.
-    if case .streamed = phase, !exchange.isWritable { return }
-    upstream?.resume()
-  }
-
-  /// Begins to return it, or reports its fault.
-  private func pass(_ answer: HTTPResponseHead) {
-    guard let sent else { return }
-    let status = Int(answer.status.code)
-    guard status >= 200 else {
-      return fail(
-        HTTPReply(
-          .badGateway, error: "bad_gateway", "the provider's API changes the protocol",
-          hint: "Upgrades, such as to WebSocket, are not passed on."
-        ).last())
-    }
-    let hasNoBody = head.method == .HEAD || [204, 304].contains(status)
-    if !hasNoBody, let reason = Self.unsearchable(answer) {
-      return fail(
-        HTTPReply(
-          .badGateway, error: "answer_withheld", "the answer cannot be searched for the token: \(reason)",
-          hint: "Ask for another form of it."))
-    }
-    filter = endpoint.filter(for: sent.basis)
-    var headers = ForwardHeaders.answer(answer.headers, filter)
-    if let location = answer.headers.first(name: "Location") {
-      let own = target.redirect(
-        location, of: sent.request.url, base: sent.basis.base, origins: sent.basis.origins)
-      // Outside 3xx it names a created resource, and clients do not follow it.
-      guard let own = own ?? ((300..<400).contains(status) ? nil : location) else {
-        return fail(
-          HTTPReply(
-            .badGateway, error: "redirect_refused", "the provider's API redirects to another server",
-            hint: "The token does not go there. An admin can add its origin to api_origins."))
-      }
-      headers.add(name: "Location", value: filter.cleaned(own))
-    }
-    // RFC 9110 §8.6.
-    if status == 204 { headers.remove(name: "Content-Length") }
-    let length = headers.first(name: "Content-Length")
-    if length == nil, !hasNoBody, head.version == .http1_1 {
-      headers.add(name: "Transfer-Encoding", value: "chunked")
-    }
-    // A short one in one piece.
-    if let length = length.flatMap({ Int($0) }), (1...Self.shortAnswer).contains(length), !hasNoBody {
-      phase = .short(answer.status, headers, ByteBuffer())
-      return
-    }
-    phase = .streamed
-    exchange.onWritable { [unowned self] in upstream?.resume() }
-    exchange.begin(
-      HTTPResponseHead(
-        version: .http1_1, status: HTTPResponseStatus(statusCode: status), headers: headers))
-  }
-
-  /// As ``HTTPResponse/unsearchable``, from the head.
-  private static func unsearchable(_ answer: HTTPResponseHead) -> String? {
-    guard answer.headers["Transfer-Encoding"].allSatisfy({ $0.lowercased() == "chunked" }) else {
-      return "it has a transfer coding beside the chunks"
-    }
-    let codings = answer.headers["Content-Encoding"]
-    return HTTPResponse.unsearchable(
-      status: Int(answer.status.code), coding: codings.count > 1 ? codings.joined(separator: ",") : codings.first,
-      type: answer.headers.first(name: "Content-Type"))
   }
 
   private func failed(_ error: TransportError) -> HTTPReply {
@@ -418,7 +279,7 @@ final class ForwardedRequest: UpstreamReceiver {
 
   /// It is answered, or no client waits for the answer.
   private func stop() {
-    phase = .over
+    answer.stop()
     work?.cancel()
     upstream?.cancel()
     body.stop()
