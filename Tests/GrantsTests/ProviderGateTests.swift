@@ -324,15 +324,6 @@ extension ProviderGate {
       expiresAt: ends.map(at), probes: probes)
   }
 
-  @Test("Whom callers wait for comes first, in the order in which they came; then whose token ends first")
-  func order() {
-    let candidates = [
-      candidate("late", ends: 90), candidate("soon", ends: 10), candidate("none", ends: nil),
-      candidate("second", place: 1, ends: 99), candidate("first", place: 0, ends: 100),
-    ]
-    #expect(Candidate.inOrder(candidates).map(\.account.rawValue) == ["first", "second", "none", "soon", "late"])
-  }
-
   @Test("Who has nothing to lose probes before one that is at risk, until its probes have failed three times")
   func withoutLoss() {
     var safe = candidate("safe", canLose: false, ends: 90)

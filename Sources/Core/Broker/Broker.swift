@@ -117,7 +117,7 @@ public final class Broker {
     hold = Hold(runtime, journal: journal, authorizer: authorizer, approvals: approvals, files: files)
     let examiner = ProviderExaminer(
       runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
-      transport: transport, journal: journal)
+      transport: transport)
     checks = ProviderChecks(runtime, examiner: examiner, providers: providers, engine: engine)
     backups = Backups(
       runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,

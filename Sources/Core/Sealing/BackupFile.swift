@@ -23,7 +23,6 @@ public enum BackupFile {
 
   private static let checkLength = 8
   private static let proofLength = 32
-  private static let info = Array("grantd backup 1".utf8)
   /// Magic, version, way, three parameters, salt, check, proof.
   static let headerLength = magic.count + 5 + saltLength + checkLength + proofLength
 

@@ -34,8 +34,6 @@ public final class PostgreSQLStore: Store {
   static let nodeKey = "shared.node"
   /// Changes of other machines that wait to be read by the broker.
   static let changesLimit = 1 << 20
-  /// Accounts whose removal from the machine's own database shares a commit.
-  static let movedAtOnce = 256
 
   /// Connects, creates or completes the schema, and registers this machine.
   ///

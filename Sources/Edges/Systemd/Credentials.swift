@@ -38,11 +38,6 @@ public struct Credentials: Sendable {
     self.directory = directory.flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// Where this process's own credentials are.
-  public static func current() -> Credentials {
-    Credentials(directory: getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) })
-  }
-
   /// The bytes of one credential, unchanged: a trailing newline stays.
   public func read(_ name: String, limit: Int = sizeLimit) throws(Failure) -> [UInt8] {
     guard (1...255).contains(name.utf8.count), name != ".", name != "..",

@@ -21,10 +21,10 @@ struct IDTokenTests {
     let token = try IDToken.parse(compact)
     try token.verify(Tokens.checks(algorithm), keys: Keys.set(Keys.jwk(algorithm)))
     #expect(token.subject == "person-1" && token.audience == ["client"] && token.email == "p@x.example")
-    #expect(token.name == nil && token.tenant == "t" && token.kid == "k1" && token.algorithm == algorithm)
+    #expect(token.name == nil && token.tenant == "t" && token.jwt.kid == "k1" && token.jwt.algorithm == algorithm)
     #expect(token.expiresAt == Timestamp(seconds: 1_800_000_300))
     #expect(token.authTime == Timestamp(milliseconds: 1_799_999_990_750))
-    #expect(JSON(message: token.claims)?.dictionary?["sub"] == .string("person-1"))
+    #expect(JSON(message: token.jwt.payload)?.dictionary?["sub"] == .string("person-1"))
   }
 
   @Test(

@@ -52,13 +52,13 @@ struct GrantTypeTests {
   @Test("52. Token exchange (8693): the request carries subject, actor and targets, each by its name")
   func exchange() throws {
     let exchange = try TokenExchangeRequest(
-      subjectToken: Secret("s"), subjectTokenType: .accessToken, actorToken: Secret("a"), actorTokenType: .jwt,
+      subjectToken: Secret("s"), subjectTokenType: .accessToken, actorToken: Secret("a"), actorTokenType: .idToken,
       requestedTokenType: .idToken, audiences: ["one", "two"], resources: ["https://x.example"], scopes: ["r", "w"])
     #expect(
       form(.exchange(exchange)) == [
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "client_id": "id",
         "subject_token": "s", "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
-        "actor_token": "a", "actor_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "actor_token": "a", "actor_token_type": "urn:ietf:params:oauth:token-type:id_token",
         "requested_token_type": "urn:ietf:params:oauth:token-type:id_token", "audience": "one AND two",
         "resource": "https://x.example", "scope": "r w",
       ])

@@ -32,12 +32,10 @@ struct OtherMessageTests {
     #expect(request.method == "GET" && request.purpose == .userinfo && request.header("Authorization") == "Bearer t")
   }
 
-  @Test("50. the refresh token is revoked first, by an authenticated POST")
+  @Test("50. a token is revoked by an authenticated POST")
   func revocation() {
-    let all = RevocationRequest.all(refreshToken: Secret("r"), accessToken: Secret("a"))
-    #expect(all.map(\.hint) == [.refreshToken, .accessToken])
-    #expect(RevocationRequest.all(refreshToken: nil, accessToken: Secret("a")).map(\.hint) == [.accessToken])
-    let request = all[0].httpRequest(to: Self.endpoint, clientID: "id", client: .post(secret: Secret("s")))
+    let request = RevocationRequest(token: Secret("r"), hint: .refreshToken)
+      .httpRequest(to: Self.endpoint, clientID: "id", client: .post(secret: Secret("s")))
     #expect(request.method == "POST" && request.purpose == .revocation)
     #expect(
       request.form == ["token": "r", "token_type_hint": "refresh_token", "client_id": "id", "client_secret": "s"])
@@ -182,7 +180,7 @@ struct SecretTests {
     let key = try SigningKey.shared(secret, algorithm: .hs256)
     let claims = GrantAssertionClaims(issuer: "i", audience: "a")
     let exchange = try TokenExchangeRequest(
-      subjectToken: secret, actorToken: secret, actorTokenType: .jwt, audiences: [text])
+      subjectToken: secret, actorToken: secret, actorTokenType: .idToken, audiences: [text])
     let logout = Signed.make(LogoutTokenTests.claims, ["sub": .string(text), "sid": .string(text)])
     var endSession = EndSessionRequest(idTokenHint: secret, clientID: nil, postLogoutRedirectURI: nil, state: secret)
     endSession.extra = [Parameter("x", text)]

@@ -1,8 +1,5 @@
 /// `helper.toml`: tables `[[host]]` of strings, lists of strings and booleans, a part of TOML 1.0.
 public enum MappingFile {
-  /// Bytes of a file.
-  public static let longest = 64 * 1024
-
   public struct Fault: Error, Equatable {
     public var line: Int
     public var message: String

@@ -10,7 +10,6 @@ struct SortedNames: Sendable {
   private(set) var count = 0
 
   var isEmpty: Bool { count == 0 }
-  var first: AccountName? { chunks.first?.first }
 
   /// False: it already exists.
   @discardableResult

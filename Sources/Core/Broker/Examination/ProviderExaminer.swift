@@ -12,11 +12,10 @@ final class ProviderExaminer: Piece {
   let authorizer: Authorizer
   let addresses: CallbackAddresses
   let transport: any Transport
-  let journal: Journal
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, authorizer: Authorizer,
-    addresses: CallbackAddresses, transport: any Transport, journal: Journal
+    addresses: CallbackAddresses, transport: any Transport
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -24,6 +23,5 @@ final class ProviderExaminer: Piece {
     self.authorizer = authorizer
     self.addresses = addresses
     self.transport = transport
-    self.journal = journal
   }
 }

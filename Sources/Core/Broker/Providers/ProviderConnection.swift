@@ -100,8 +100,6 @@ final class ProviderConnection: Piece {
     self.runtime = runtime
   }
 
-  nonisolated static func isSame(_ one: ProviderConnection?, _ other: ProviderConnection) -> Bool { one === other }
-
   // MARK: Settings
 
   /// A reload: data learned under other settings are dropped. Running requests continue.

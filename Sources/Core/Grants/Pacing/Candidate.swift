@@ -28,11 +28,6 @@ public struct Candidate: Sendable, Equatable {
   /// The number of consecutive failed probes with one account before another is tried.
   static let probesEach = 3
 
-  /// The refresh order: accounts that callers are waiting for, in their order; then by token expiry.
-  public static func inOrder(_ candidates: [Candidate]) -> [Candidate] {
-    candidates.sorted { ($0.place ?? .max, $0.end, $0.account) < ($1.place ?? .max, $1.end, $1.account) }
-  }
-
   /// The account that probes an unresponsive provider. A lost response may end a grant, so prefer an account that
   /// cannot lose, then one that is already at risk. An account whose own requests always fail must not block the
   /// others.

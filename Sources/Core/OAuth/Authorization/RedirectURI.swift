@@ -1,5 +1,3 @@
-public import FoundationEssentials
-
 /// The redirect URI of the authorization response (RFC 6749 §3.1.2), exactly as registered: both endpoints get the same
 /// string. Custom schemes without a host are allowed (RFC 8252 §7.1).
 public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
@@ -81,8 +79,6 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
     }
     return wanted.allSatisfy(found.contains)
   }
-
-  public func matches(_ url: URL) -> Bool { matches(url.absoluteString) }
 
   private static func path(of uri: URI) -> String {
     uri.path.isEmpty && ["http", "https"].contains(uri.scheme.lowercased()) ? "/" : uri.path

@@ -58,7 +58,7 @@ public struct ClientRegistration: Sendable, Equatable {
   public var clientSecret: Secret?
   /// Nil if the secret does not expire.
   public var clientSecretExpiresAt: Timestamp?
-  /// For reading and removing the registration later (RFC 7592 §3): both values or none.
+  /// For removing the registration later (RFC 7592 §3): both values or none.
   public var management: Management?
   public var tokenEndpointAuthMethod: String?
   /// The whole response. It contains the secrets and never prints.
@@ -73,9 +73,6 @@ public struct ClientRegistration: Sendable, Equatable {
       self.url = url
     }
   }
-
-  public var registrationAccessToken: Secret? { management?.accessToken }
-  public var registrationClientURI: URL? { management?.url }
 
   /// Maximum lengths, in bytes.
   static let longestClientID = 2048
@@ -128,18 +125,13 @@ extension ClientRegistration: Redacted {
 }
 
 extension ClientRegistration.Management {
-  /// Reads the registration (RFC 7592 §2.1); the response has the format of a registration response.
-  public func readRequest() -> HTTPRequest { request("GET") }
-
   /// Removes the registration (RFC 7592 §2.3).
-  public func deleteRequest() -> HTTPRequest { request("DELETE") }
-
-  private func request(_ method: String) -> HTTPRequest {
+  public func deleteRequest() -> HTTPRequest {
     // Exposed to be sent.
     let headers = [
       HTTPRequest.Header("Accept", "application/json"), .init("Authorization", "Bearer \(accessToken.exposed)"),
     ]
-    return HTTPRequest(purpose: .registration, method: method, url: url, headers: headers)
+    return HTTPRequest(purpose: .registration, method: "DELETE", url: url, headers: headers)
   }
 
   /// Whether the registration no longer exists (RFC 7592 §2.3): just removed, or unknown.

@@ -171,12 +171,6 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     }
   }
 
-  /// The endpoint for a client with its own certificate (RFC 8705 §5): the alias, if there is one.
-  public func endpoint(_ endpoint: Endpoint, mutualTLS: Bool) throws(EndpointError) -> URL {
-    if mutualTLS, let alias = mtlsEndpointAliases[endpoint] { return alias }
-    return try self.endpoint(endpoint)
-  }
-
   /// The endpoint, or the reason why there is none: missing and invalid are different errors.
   public func endpoint(_ endpoint: Endpoint) throws(EndpointError) -> URL {
     if let url = self[keyPath: endpoint.property] { return url }

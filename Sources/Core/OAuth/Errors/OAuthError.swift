@@ -11,7 +11,6 @@ public struct OAuthErrorCode: RawRepresentable, Hashable, Sendable, Codable, Cus
 
 extension OAuthErrorCode {
   // RFC 6749 §4.1.2.1 and §5.2
-  public static let invalidRequest = Self(rawValue: "invalid_request")
   public static let invalidClient = Self(rawValue: "invalid_client")
   public static let invalidGrant = Self(rawValue: "invalid_grant")
   public static let unauthorizedClient = Self(rawValue: "unauthorized_client")
@@ -21,9 +20,6 @@ extension OAuthErrorCode {
   public static let accessDenied = Self(rawValue: "access_denied")
   public static let serverError = Self(rawValue: "server_error")
   public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
-  // RFC 6750 §3.1
-  public static let invalidToken = Self(rawValue: "invalid_token")
-  public static let insufficientScope = Self(rawValue: "insufficient_scope")
   // RFC 7009 §2.2.1
   public static let unsupportedTokenType = Self(rawValue: "unsupported_token_type")
   // RFC 8628 §3.5
@@ -32,19 +28,10 @@ extension OAuthErrorCode {
   public static let expiredToken = Self(rawValue: "expired_token")
   // RFC 8707 §2
   public static let invalidTarget = Self(rawValue: "invalid_target")
-  // RFC 9449 §5 and §8
-  public static let invalidDPoPProof = Self(rawValue: "invalid_dpop_proof")
+  // RFC 9449 §8
   public static let useDPoPNonce = Self(rawValue: "use_dpop_nonce")
   // RFC 7591 §3.2.2
-  public static let invalidRedirectURI = Self(rawValue: "invalid_redirect_uri")
   public static let invalidClientMetadata = Self(rawValue: "invalid_client_metadata")
-  public static let invalidSoftwareStatement = Self(rawValue: "invalid_software_statement")
-  public static let unapprovedSoftwareStatement = Self(rawValue: "unapproved_software_statement")
-  // RFC 9101 §6
-  public static let invalidRequestObject = Self(rawValue: "invalid_request_object")
-  public static let invalidRequestURI = Self(rawValue: "invalid_request_uri")
-  // RFC 9396 §5
-  public static let invalidAuthorizationDetails = Self(rawValue: "invalid_authorization_details")
   // OpenID Connect Core §3.1.2.6
   public static let interactionRequired = Self(rawValue: "interaction_required")
   public static let loginRequired = Self(rawValue: "login_required")

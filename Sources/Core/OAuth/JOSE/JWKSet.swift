@@ -9,12 +9,6 @@ public struct JWKSet: Sendable, Equatable {
 
   public static let maximumKeys = 100
 
-  public static func httpRequest(to endpoint: URL) -> HTTPRequest {
-    HTTPRequest(
-      purpose: .keys, method: "GET", url: endpoint,
-      headers: [.init("Accept", "application/jwk-set+json, application/json")])
-  }
-
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> JWKSet {
     _ = try response.successfulObject()
     guard let set = JWKSet(raw: response.body) else {

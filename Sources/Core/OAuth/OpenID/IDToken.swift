@@ -1,5 +1,3 @@
-public import FoundationEssentials
-
 /// The identity of the user (OpenID Connect Core §2). Parsing checks only the format; ``verify(_:keys:)`` checks the
 /// rest.
 public struct IDToken: Sendable, Equatable {
@@ -8,11 +6,6 @@ public struct IDToken: Sendable, Equatable {
   /// The unchanged token.
   public var raw: Secret { jwt.raw }
 
-  // Header (RFC 7515 §4.1).
-  public var algorithm: String { jwt.algorithm }
-  public var kid: String? { jwt.kid }
-
-  // Claims.
   public let issuer: String
   public let subject: String
   public let audience: [String]
@@ -29,14 +22,9 @@ public struct IDToken: Sendable, Equatable {
   public let sessionID: String?
   /// Microsoft Entra's `tid`.
   public let tenant: String?
-  /// All claims, a JSON object.
-  public var claims: Data { jwt.payload }
 
   let accessTokenHash: String?
   let codeHash: String?
-
-  /// The maximum size of a token, in bytes. Group and role claims can make it large.
-  public static let maximumBytes = SignedJWT.maximumBytes
 
   /// Parses the compact form (RFC 7515 §7.1): three segments, each claim with its own type.
   public static func parse(_ compact: Secret) throws(IDTokenError) -> IDToken {

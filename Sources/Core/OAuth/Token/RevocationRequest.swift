@@ -15,14 +15,6 @@ public struct RevocationRequest: Sendable, Equatable {
     self.hint = hint
   }
 
-  /// The tokens to revoke at a logout, in order: the refresh token first, so that it yields no new tokens.
-  public static func all(refreshToken: Secret?, accessToken: Secret?) -> [RevocationRequest] {
-    [
-      refreshToken.map { RevocationRequest(token: $0, hint: .refreshToken) },
-      accessToken.map { RevocationRequest(token: $0, hint: .accessToken) },
-    ].compactMap(\.self)
-  }
-
   /// - Parameter extra: provider-specific parameters.
   public func httpRequest(
     to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form,

@@ -13,9 +13,6 @@ public struct TokenExchangeRequest: Sendable, Hashable {
     public static let accessToken = Self(rawValue: "urn:ietf:params:oauth:token-type:access_token")
     public static let refreshToken = Self(rawValue: "urn:ietf:params:oauth:token-type:refresh_token")
     public static let idToken = Self(rawValue: "urn:ietf:params:oauth:token-type:id_token")
-    public static let jwt = Self(rawValue: "urn:ietf:params:oauth:token-type:jwt")
-    public static let saml1 = Self(rawValue: "urn:ietf:params:oauth:token-type:saml1")
-    public static let saml2 = Self(rawValue: "urn:ietf:params:oauth:token-type:saml2")
   }
 
   public let subjectToken: Secret

@@ -72,9 +72,6 @@ public final class UpstreamExchange {
     self.receiver = receiver
   }
 
-  /// No caller waits for it any more.
-  var isOver: Bool { receiver == nil }
-
   // MARK: The request's body
 
   /// Whether the server's side takes more of the body now.

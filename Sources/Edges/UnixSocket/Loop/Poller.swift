@@ -62,6 +62,5 @@ struct LoopToken: Hashable, Sendable {
   init(rawValue: UInt64) { self.rawValue = rawValue }
 
   var descriptor: Int32 { Int32(truncatingIfNeeded: rawValue) }
-  var generation: UInt32 { UInt32(rawValue >> 32) }
   var isConnection: Bool { rawValue >> 32 != 0 }
 }

@@ -26,7 +26,6 @@ struct RefreshQueue: Sendable {
 
   var isEmpty: Bool { wanted.isEmpty && due.isEmpty && dueWithoutLoss.isEmpty }
   var wantedCount: Int { wanted.count }
-  var dueCount: Int { due.count + dueWithoutLoss.count }
   var riskyCount: Int { due.count }
 
   /// The account's state according to its grant.
