@@ -234,6 +234,7 @@ public final class Broker {
     case .logins(let ids): await logins.changedElsewhere(ids)
     case .revocations: await revocations.follow()
     case .registrations(let names): await registrations.changedElsewhere(names)
+    case .otherCopy: await journal.compareCopy()
     }
   }
 
@@ -344,5 +345,5 @@ extension Broker: JournalSource {
 
   func follow(_ account: AccountName) async { await accounts.follow(account) }
 
-  func keep(over known: Set<AccountName>) async { await accounts.keep(over: known) }
+  func keep(over known: Set<AccountName>) async throws(StoreError) { try await accounts.keep(over: known) }
 }

@@ -7,6 +7,8 @@ public import NIOCore
 public struct ConnectRates: Sendable {
   /// Users with a separate allowance. All further users share one.
   package static let mostUsers = 4096
+  /// The table is searched for idle users so often at most when it is full.
+  private static let cleaning = TimeAmount.seconds(1)
   /// Seconds of the rate that are available after a pause.
   static let burst = 2.0
 
@@ -18,15 +20,18 @@ public struct ConnectRates: Sendable {
   public let perSecond: Int
   private var allowances: [UInt32: Allowance] = [:]
   private var further: Allowance
+  private var cleaned: NIODeadline
 
   public init(perSecond: Int, at now: NIODeadline = .now()) {
     self.perSecond = perSecond
     further = Allowance(left: Double(perSecond) * Self.burst, at: now)
+    cleaned = now
   }
 
   /// Counts a connection of the user. False: the user is over the limit.
   public mutating func take(_ user: UInt32, at now: NIODeadline) -> Bool {
     guard let known = allowances[user] else {
+      if allowances.count >= Self.mostUsers, now - cleaned >= Self.cleaning { removeIdle(at: now) }
       guard allowances.count < Self.mostUsers else { return Self.take(from: &further, perSecond, now) }
       var allowance = Allowance(left: Double(perSecond) * Self.burst, at: now)
       defer { allowances[user] = allowance }
@@ -44,6 +49,7 @@ public struct ConnectRates: Sendable {
 
   /// Removes the users that have opened nothing for ``burst`` seconds.
   public mutating func removeIdle(at now: NIODeadline) {
+    cleaned = now
     allowances = allowances.filter { now - $0.value.at < .nanoseconds(Int64(Self.burst * 1e9)) }
   }
 

@@ -17,16 +17,24 @@ extension CommitQueue {
   /// Makes transactions without an answer void: a transaction that begins later finds another group before it.
   private func fence(_ writer: Writer, _ session: DatabaseSession, _ questions: [Query]) throws -> [Answer] {
     let fence = Data(randomBytes(8))
+    let known = [latest, sent, fenced].map(ColumnValue.blob)
+    // Its own COMMIT may be without an answer, too.
+    let before = fenced
+    fenced = fence
     let answers = try session.run(
       [
         Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
         Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
         Query("SELECT last, applied FROM grantd.writer WHERE node = $1::text FOR UPDATE", [.text(writer.node)]),
-        Query("UPDATE grantd.writer SET last = $2::bytea WHERE node = $1::text", [.text(writer.node), .blob(fence)]),
+        Query(
+          """
+          UPDATE grantd.writer SET last = $2::bytea
+            WHERE node = $1::text AND last IN ($3::bytea, $4::bytea, $5::bytea)
+          """, [.text(writer.node), .blob(fence)] + known),
       ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
     let found = answers[2].value?.blob
     // Neither the latest group nor the one without an answer: this is another copy, and so are its other answers.
-    guard found == latest || found == sent else { throw otherCopy }
+    guard found == latest || found == sent || found == before else { throw otherCopy }
     latest = fence
     return answers
   }
@@ -56,7 +64,7 @@ extension CommitQueue {
     ).value?.blob
     let group = Data(randomBytes(8))
     var freed = try node.register(session, group: group, until: deadline)
-    let isOther = found != latest && found != sent
+    let isOther = found != latest && found != sent && found != fenced
     if isOther {
       // A dump has leases that were given back since.
       let kept = held.withLock { $0.values.map { String(Int64(bitPattern: $0.fence)) } }

@@ -36,6 +36,8 @@ final class CommitQueue: @unchecked Sendable {
   var hasFailed = false
   /// The group that was sent last.
   var sent = Data()
+  /// The last value by which transactions without an answer were made void.
+  var fenced = Data()
   /// Logins that this store has written.
   private var knownLogins: Set<LoginID> = []
   /// Nil: the node is not registered yet.

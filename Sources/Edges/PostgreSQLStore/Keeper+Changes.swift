@@ -29,10 +29,10 @@ extension Keeper {
     let now = clock.uptime()
     last.catchUp = now
     let found = answers[2].value?.text
-    let isNew = mustCompare || identity != nil && found != identity
+    if let identity, found != identity { foundCopy() }
     let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
     // If this query fails, the next reading has the same position and compares all again.
-    let all = isNew || isLate ? try everything(session) : []
+    let all = mustCompare || isLate ? try everything(session) : []
     mustCompare = false
     position = answers[1].value?.text
     last.caughtUp = now

@@ -44,8 +44,10 @@ final class Keeper: @unchecked Sendable {
   var position: String?
   /// The database that the position belongs to.
   var identity: String?
-  /// All accounts are compared at the next reading, as the database is another copy.
+  /// All accounts are compared at the next reading, since the broker has kept what another copy of the database lacks.
   var mustCompare = false
+  /// The database is another copy, and the broker has not kept what it lacks.
+  private let copy = Mutex(false)
   /// Whether the session has the node's lock: no other process has its id.
   private let owned = Mutex(false)
   private(set) var isDeaf = false
@@ -73,8 +75,21 @@ final class Keeper: @unchecked Sendable {
 
   var hasNode: Bool { owned.withLock { $0 } }
 
+  /// See ``PostgreSQLStore/isOtherCopy``.
+  var isOtherCopy: Bool { copy.withLock { $0 } }
+
+  /// The database is another copy. The broker keeps what it lacks, and then ``compareAll()`` follows.
+  func foundCopy() {
+    let isFirst = copy.withLock { isOther in
+      defer { isOther = true }
+      return !isOther
+    }
+    if isFirst { changes.yield(.otherCopy) }
+  }
+
   /// Compares memory with all rows.
   func compareAll() {
+    copy.withLock { $0 = false }
     queue.async {
       self.mustCompare = true
       if let session = try? self.connected(), self.mustCompare { try? self.catchUp(session) }

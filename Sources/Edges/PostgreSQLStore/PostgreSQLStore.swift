@@ -19,8 +19,6 @@ public final class PostgreSQLStore: Store {
   let memory = PackedMemory()
   let local: Mutex<LocalRows>
   let found = Mutex<[RowName: SetAsideRow]>([:])
-  /// The database is another copy than before, and the broker was not asked to compare.
-  let copies = Mutex(false)
   public let changesElsewhere: AsyncStream<ChangesElsewhere>?
   public let node: Node?
   private let ownNode: OwnNode
@@ -206,21 +204,21 @@ public final class PostgreSQLStore: Store {
       _ = try session.ask("SELECT 1", until: deadline)
       return false
     }
-    if isOther {
-      copies.withLock { $0 = true }
-      keeper.compareAll()
-    }
+    if isOther { keeper.foundCopy() }
     return notices + keeper.state.view.warnings
   }
 
+  public var isOtherCopy: Bool { keeper.isOtherCopy }
+
+  public func keptOverCopy() { keeper.compareAll() }
+
   public func otherCopy() async throws(StoreError) -> Set<AccountName>? {
-    guard copies.withLock({ $0 }) else { return nil }
+    guard isOtherCopy else { return nil }
     let rows = try await queue.use { session, deadline in
       try session.ask(
         "SELECT account FROM grantd.grants UNION SELECT name FROM grantd.change WHERE kind = 'account'", until: deadline
       ).rows
     }
-    copies.withLock { $0 = false }
     return Set(rows.compactMap { $0.first?.text }.compactMap(AccountName.init))
   }
 

@@ -106,20 +106,41 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
-  @Test("A login that a restored copy lacks is written over the account's earlier login")
-  func laterLogin() async throws {
+  @Test(
+    "A login that a restored copy lacks is written over the account's earlier login, whichever is heard of first",
+    arguments: [true, false])
+  func laterLogin(isSilent: Bool) async throws {
     let world = try await SharedWorld()
     let site = world.brokers[0]
     #expect(try await site.token("work") == "work-a2")
-    for broker in world.brokers { world.database.silence(broker.store) }
+    if isSilent { for broker in world.brokers { world.database.silence(broker.store) } }
     var earlier = try #require(world.database.disk.grant("work"))
     earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
     earlier.refreshToken = Secret("spent")
-    try await world.database.join().commit([.putGrant(earlier), .removeTokens(account("work"))])
     site.store.finds(copyWith: [account("work")])
+    try await world.database.join().commit([.putGrant(earlier), .removeTokens(account("work"))])
+    await settle()
+    #expect(try await site.token("work") == "work-a2")
     world.clock.advance(Limit.examination)
     _ = await site.broker.tick()
     await settle()
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(!site.store.isOtherCopy)
+  }
+
+  @Test("A page of accounts that cannot be read is compared with the copy later, and nothing is lost")
+  func unreadablePage() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    site.store.finds(copyWith: [])
+    site.store.failsNextReads(2)
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    #expect(await world.clock.reaches(by: .seconds(1)) { !site.store.isOtherCopy })
+    await settle()
+    #expect(await world.clock.reaches(by: .seconds(1)) { await site.isSaved })
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
   }
 

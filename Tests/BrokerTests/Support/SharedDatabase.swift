@@ -244,6 +244,8 @@ final class SharedStore: Store {
     /// Commits that were not made, which their callers could not know.
     var lost = 0
     var reads = 0
+    /// So many next ones fail.
+    var failingReads = 0
   }
 
   private let database: SharedDatabase
@@ -260,6 +262,8 @@ final class SharedStore: Store {
   }
 
   var lost: Int { state.withLock { $0.lost } }
+  func failsNextReads(_ count: Int) { state.withLock { $0.failingReads = count } }
+
   /// How often accounts were read.
   var reads: Int { state.withLock { $0.reads } }
 
@@ -316,12 +320,9 @@ final class SharedStore: Store {
     return try await pass { () throws(StoreError) in [] }
   }
 
-  func otherCopy() async throws(StoreError) -> Set<AccountName>? {
-    state.withLock { state in
-      defer { state.copy = nil }
-      return state.copy
-    }
-  }
+  var isOtherCopy: Bool { state.withLock { $0.copy != nil } }
+  func otherCopy() async throws(StoreError) -> Set<AccountName>? { state.withLock { $0.copy } }
+  func keptOverCopy() { state.withLock { $0.copy = nil } }
 
   /// The next look at the database finds another copy, which knows these accounts.
   func finds(copyWith known: Set<AccountName>) { state.withLock { $0.copy = known } }
@@ -387,7 +388,13 @@ final class SharedStore: Store {
   }
 
   func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
-    state.withLock { $0.reads += 1 }
+    let fails = state.withLock { state in
+      state.reads += 1
+      guard state.failingReads > 0 else { return false }
+      state.failingReads -= 1
+      return true
+    }
+    guard !fails else { throw MemoryStore.failure }
     return try await pass { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
   }
 

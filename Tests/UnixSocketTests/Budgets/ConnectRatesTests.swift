@@ -35,6 +35,11 @@ import Testing
     #expect(taken(0..<ConnectRates.mostUsers) == ConnectRates.mostUsers)
     #expect(taken(ConnectRates.mostUsers..<ConnectRates.mostUsers + 10) == 2)
     #expect(taken(0..<1) == 1)
+    // Later the first ones are forgotten, and each has an allowance again.
+    let later = (5000..<5010).count { user in
+      rates.take(UInt32(user), at: at(3)) && rates.take(UInt32(user), at: at(3))
+    }
+    #expect(later == 10)
   }
 
   @Test(

@@ -100,6 +100,8 @@ extension Accounts {
 
   private func follow(_ account: AccountName, to stored: StoredAccount?, replacing: Bool) {
     guard let stored else {
+      // keep(over:) decides.
+      if journal.store.isOtherCopy { return }
       journal.read(account, at: nil, of: nil)
       if contains(account) { self[account] = nil }
       return changed(account)
@@ -110,8 +112,11 @@ extension Accounts {
     if let own, journal.isUnsaved(account) || own.isTokenRejected, journal.revision(of: account) == stored.revision {
       return
     }
-    // An older copy of a shared database was restored: its refresh token is spent.
-    if let own, !own.isUnreadable, Self.isOlder(stored.grant, than: own.saved) {
+    // An older copy of a shared database was restored: its refresh token is spent, or it lacks a later login.
+    if let own, !own.isUnreadable,
+      Self.isOlder(stored.grant, than: own.saved)
+        || journal.store.isOtherCopy && Self.isEarlier(stored.grant, than: own.saved)
+    {
       // The request under way finds the conflict, and then memory is saved.
       guard own.phase == .idle || replacing else { return }
       journal.read(account, at: stored.revision, of: stored.issuer)
@@ -137,38 +142,43 @@ extension Accounts {
   /// account that the copy lacks and that it does not know as removed was created after the copy was made.
   ///
   /// - Parameter known: the accounts that are in the copy, or were removed in it.
-  func keep(over known: Set<AccountName>) async {
+  /// - Throws: if a page cannot be read; the accounts before it are kept.
+  func keep(over known: Set<AccountName>) async throws(StoreError) {
+    defer { journal.saveSoon() }
     let all = Array(names)
     for start in stride(from: 0, to: all.count, by: Limit.loadedAccounts) {
       let page = Array(all[start..<min(start + Limit.loadedAccounts, all.count)])
-      let stored: [AccountName: StoredAccount]
-      do throws(StoreError) {
-        let read = try await journal.store.read(page)
-        stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
-      } catch {
-        return journal.failed(error)
-      }
+      let read = try await journal.store.read(page)
+      let stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
       for account in page {
         await journal.lock(account)
         keep(account, over: stored[account], isKnown: known.contains(account))
         journal.unlock(account)
       }
     }
-    journal.saveSoon()
   }
 
   private func keep(_ account: AccountName, over stored: StoredAccount?, isKnown: Bool) {
     guard let own = table[account], !own.isUnreadable else { return }
     if let stored {
-      guard stored.grant.loggedInAt < own.saved.loggedInAt else { return }
+      guard Self.isEarlier(stored.grant, than: own.saved) else { return }
     } else if isKnown {
-      return
+      // Removed by another machine. A request under way ends first, and its commit finds that.
+      guard own.phase == .idle else { return }
+      journal.read(account, at: nil, of: nil)
+      self[account] = nil
+      return changed(account)
     }
     journal.read(account, at: stored?.revision, of: stored?.issuer)
     journal.keep(account)
     logger.warning(
       "the database is a copy from before the latest login of \(account), which is written back",
       metadata: ["account": "\(account)"])
+  }
+
+  /// Whether the stored grant is of an earlier login, by the clocks of the machines.
+  private static func isEarlier(_ stored: SavedGrant, than own: SavedGrant) -> Bool {
+    stored.loggedInAt < own.loggedInAt
   }
 
   /// Whether the stored grant is an earlier state of the same login.

@@ -149,7 +149,18 @@ extension Journal {
     for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
     examination.notices = found
     // Before other commits, which would find that the copy lacks their account.
-    if let known = try await store.otherCopy() { await source?.keep(over: known) }
+    try await keepOverCopy()
+  }
+
+  /// The store reported another copy. What fails is repeated with the next look at the store.
+  func compareCopy() async {
+    do throws(StoreError) { try await keepOverCopy() } catch { failed(error) }
+  }
+
+  private func keepOverCopy() async throws(StoreError) {
+    guard let known = try await store.otherCopy() else { return }
+    try await source?.keep(over: known)
+    store.keptOverCopy()
   }
 
   /// Before the end: a missing or damaged database is rebuilt while memory still has the data.

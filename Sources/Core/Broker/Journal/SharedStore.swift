@@ -107,6 +107,8 @@ public enum ChangesElsewhere: Sendable, Equatable {
   case logins(Set<LoginID>)
   case revocations(Set<String>)
   case registrations(Set<ProviderName>)
+  /// The database is another copy: see ``Store/isOtherCopy``. It precedes all changes that are read from the copy.
+  case otherCopy
 }
 
 /// Which pending logins are looked for.

@@ -112,10 +112,16 @@ public protocol Store: Sendable {
   /// - Returns: other faults, repaired or for an administrator: for the log.
   func examine() async throws(StoreError) -> [String]
 
-  /// After ``examine()``: the names of the accounts that are in the database or were removed from it, if it is another copy
-  /// than before, such as a restored dump: it may lack what this broker wrote. Nil: it is the same one. Each copy is
-  /// reported once.
+  /// Whether the database is another copy than before, such as a restored dump, and ``keptOverCopy()`` was not called: it may
+  /// lack what this broker wrote. True before anything is read from the copy.
+  var isOtherCopy: Bool { get }
+
+  /// While ``isOtherCopy``: the names of the accounts that are in the database or were removed from it. Nil: it is the
+  /// same database.
   func otherCopy() async throws(StoreError) -> Set<AccountName>?
+
+  /// Memory has kept what the copy lacks. The store then reports all accounts as changed elsewhere.
+  func keptOverCopy()
 
   /// The database is damaged or missing: moves the rest aside and writes a new one, which is on disk on return.
   /// Concurrent commits go to the new one. After a failure nothing has changed and it can be repeated.
@@ -193,7 +199,11 @@ extension Store {
 
   public func registrations() async throws(StoreError) -> [SavedRegistration] { try await loadRest().registrations }
 
+  public var isOtherCopy: Bool { false }
+
   public func otherCopy() async throws(StoreError) -> Set<AccountName>? { nil }
+
+  public func keptOverCopy() {}
 
   public var changesElsewhere: AsyncStream<ChangesElsewhere>? { nil }
 

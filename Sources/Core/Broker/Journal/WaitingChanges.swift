@@ -9,6 +9,7 @@ final class WaitingChanges {
   private var logins: Set<LoginID> = []
   private var revocations: Set<String> = []
   private var registrations: Set<ProviderName> = []
+  private var isOtherCopy = false
 
   func add(_ change: ChangesElsewhere) {
     switch change {
@@ -16,13 +17,15 @@ final class WaitingChanges {
     case .logins(let ids): logins.formUnion(ids)
     case .revocations(let ids): revocations.formUnion(ids)
     case .registrations(let names): registrations.formUnion(names)
+    case .otherCopy: isOtherCopy = true
     }
   }
 
-  /// At most one of each kind.
+  /// At most one of each kind, another copy first.
   func take() -> [ChangesElsewhere] {
-    defer { (accounts, logins, revocations, registrations) = ([], [], [], []) }
+    defer { (accounts, logins, revocations, registrations, isOtherCopy) = ([], [], [], [], false) }
     var all: [ChangesElsewhere] = []
+    if isOtherCopy { all.append(.otherCopy) }
     if !accounts.isEmpty { all.append(.accounts(accounts)) }
     if !logins.isEmpty { all.append(.logins(logins)) }
     if !revocations.isEmpty { all.append(.revocations(revocations)) }

@@ -119,6 +119,8 @@ extension RefreshEngine {
   /// or has written the account. If no other broker renewed the grant, or an older copy of the database was restored, this
   /// answer is its only state, and is committed under a new lease; otherwise it is discarded.
   func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
+    // The account may be missing in another copy of the database until it is written back.
+    if journal.isShared, journal.store.isOtherCopy || journal.isUnsaved(account) { return .failed }
     do throws(StoreError) {
       // An exchange leases nothing, and its token can be requested again.
       if !attempt.isExchange, let stored = try await journal.store.read(account),
