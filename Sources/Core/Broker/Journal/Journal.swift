@@ -304,5 +304,6 @@ final class Journal: Piece {
 
   func unlock(_ account: AccountName) { locks.leave(account) }
 
+  /// Whether any account is locked, for tests.
   var isLocked: Bool { !locks.isEmpty }
 }

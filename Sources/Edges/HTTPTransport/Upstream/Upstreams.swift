@@ -42,6 +42,7 @@ public final class Upstreams {
     return exchange
   }
 
+  /// The connections to one server, for tests.
   func connections(to server: UpstreamServer) -> UpstreamPool.Counts { pools[server]?.counts ?? .init() }
 
   private func pool(of server: UpstreamServer) -> UpstreamPool {

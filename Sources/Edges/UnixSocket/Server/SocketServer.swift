@@ -82,7 +82,7 @@ public final class SocketServer: Sendable {
 
   private var table: ConnectionTable { shared.table }
 
-  /// Open connections, and closed ones whose requests still run.
+  /// Open connections, and closed ones whose requests still run; for tests.
   public var connectionCount: Int { table.count }
 
   /// The socket's counts.

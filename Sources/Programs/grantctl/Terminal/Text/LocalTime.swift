@@ -4,9 +4,10 @@ import Glibc
 enum LocalTime: Sendable {
   /// Where this process is: `TZ`, else /etc/localtime (tzset(3)).
   case ofProcess
-  /// So many seconds ahead of UTC.
+  /// The number of seconds ahead of UTC.
   case ahead(Int)
 
+  /// For tests.
   static let utc = LocalTime.ahead(0)
 
   /// - Parameter moment: Unix seconds.
