@@ -280,6 +280,12 @@ let package = Package(
       "ConfigurationTests",
       ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", crypto]),
     tests(
+      "GrantdTests",
+      [
+        "grantd", "Broker", "GrantdConfiguration", "Grants", "HTTPServer", "SQLiteStore", "Sealing", "Systemd",
+        "UnixSocket",
+      ]),
+    tests(
       "GrantctlTests",
       [
         "grantctl", "grantctl-front", "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket",
