@@ -1,148 +1,7 @@
-public import BrokerAPI
-public import FoundationEssentials
+import BrokerAPI
+import FoundationEssentials
 import Grants
-public import OAuth
-import Synchronization
-
-/// A request that goes through the broker to a provider's API, as its client sent it.
-public struct ForwardRequest: Sendable {
-  public var account: String
-  public var method: String
-  /// The path below the account's API base with the query, or with ``host`` the whole path at that host.
-  public var target: String
-  /// Another one of the account's API origins: its host, with the port where it has one.
-  public var host: String?
-  /// The client's headers that are passed on.
-  public var headers: [HTTPRequest.Header]
-  /// The content of the body as far as it was read: a rule may depend on it.
-  public var body = Body.unread
-
-  public enum Body: Sendable, Equatable {
-    case unread
-    /// The digest of ``bodyDigest(of:)``; nil: there is no body.
-    case read(digest: String?, MCPContent)
-  }
-
-  /// Its messages; nil: they were not read.
-  var content: MCPContent? { if case .read(_, let content) = body { content } else { nil } }
-
-  public init(
-    account: String, method: String, target: String, host: String?, headers: [HTTPRequest.Header]
-  ) {
-    self.account = account
-    self.method = method
-    self.target = target
-    self.host = host
-    self.headers = headers
-  }
-}
-
-/// A request with an account's token in it, to be sent once.
-public struct AuthorizedRequest: Sendable {
-  public let basis: AuthorizedBasis
-  public let method: String
-  /// Path and query, as sent.
-  public let target: String
-  /// As they are sent, without those of the connection and the body.
-  public let headers: [HTTPRequest.Header]
-
-  /// Before and after it was signed; nil: it has no signature.
-  let signing: (unsigned: HTTPRequest, signed: HTTPRequest)?
-  let permission: Permission
-  let params: RequestSend.Params
-  /// The token that was renewed for it.
-  var renewed = Renewed()
-
-  struct Renewed: Sendable {
-    var nonce = false
-    var token = false
-    /// The user has signed in for it.
-    var consent = false
-  }
-
-  /// As it is sent. It has no body.
-  public var request: HTTPRequest {
-    signing?.signed ?? basis.request(method, target, headers)
-  }
-
-  /// Whether the broker has to see every answer, and not only errors.
-  public var isSigned: Bool { signing != nil }
-}
-
-extension AuthorizedRequest: Redacted {
-  /// Its headers hold the token.
-  public var description: String { "\(method) \(basis.server.authority)" }
-}
-
-extension ForwardRequest: Redacted {
-  /// Its headers may contain data only for its client.
-  public var description: String { "\(method) for account \(account)" }
-}
-
-/// What requests with one token to one server have in common.
-public final class AuthorizedBasis: Sendable {
-  public let server: UpstreamServer
-  /// Not to be repeated to the client, the longest first.
-  public let secrets: [String]
-  /// The origins that the token may go to.
-  public let origins: Set<String>
-  /// The base of the client's paths.
-  public let base: URL?
-
-  /// Headers added to the client's.
-  let added: [HTTPRequest.Header]
-  let question: AuthorizedCalls.Question
-  let target: ProviderEndpoints
-  let token: SavedToken
-  /// `https://api.example.com:8443`.
-  private let place: String
-  /// The token in the form for event loops; it is withdrawn with any change of the token or its provider's settings.
-  private let served = Mutex<TokenCache.Slot?>(nil)
-
-  init(
-    _ server: UpstreamServer, adding added: [HTTPRequest.Header], secrets: [String],
-    _ question: AuthorizedCalls.Question,
-    _ target: ProviderEndpoints, _ token: SavedToken
-  ) {
-    self.server = server
-    self.added = added
-    self.secrets = secrets
-    self.question = question
-    self.target = target
-    self.token = token
-    let traits = target.provider.apiTraits
-    origins = traits.origins
-    base = traits.base
-    place = "\(server.isSecure ? "https" : "http")://\(server.authority)"
-  }
-
-  func note(_ slot: TokenCache.Slot?) {
-    guard let slot, slot.entry.generation == token.generation else { return }
-    served.withLock { $0 = slot }
-  }
-
-  var slot: TokenCache.Slot? { served.withLock { $0 } }
-
-  func request(_ method: String, _ target: String, _ headers: [HTTPRequest.Header]) -> HTTPRequest {
-    var request = HTTPRequest(
-      purpose: .resource, method: method,
-      url: URL(string: place + target, encodingInvalidCharacters: false) ?? base ?? URL(filePath: "/"), headers: headers
-    )
-    request.tls = server.tls
-    return request
-  }
-}
-
-/// The action after an answer of a provider's API.
-public enum ForwardVerdict: Sendable {
-  /// It is the client's.
-  case passed
-  /// It is the client's, or this error for a client that shows the broker's errors to its user: only a login helps.
-  case stepUp(RPCError)
-  /// The token was refused, or the proof's nonce: the same once more.
-  case again(AuthorizedRequest)
-  case refused(RPCError)
-}
+import OAuth
 
 extension AuthorizedCalls {
   /// The request with the account's token.
@@ -222,22 +81,12 @@ extension AuthorizedCalls {
     switch target.provider.verdict(on: response.withoutEchoes(of: sent.request)) {
     case .passed: return .passed
     case .loginRequired(let message):
-      return .refused(
-        RPCError(
-          .loginRequired, "provider \(question.name): \(message)",
-          hint: accounts[question.account].map {
-            "\(accounts.loginHint($0.saved)) Ask for all scopes with --scope."
-          }))
+      return .refused(lacksScopes(question, message))
     case .blocked(let message): return .refused(accounts.noteBlocked(question.account, message))
-    case .tokenRefused(let message, _):
+    case .tokenRefused(let message, let oauth):
       guard !sent.renewed.token else {
-        return .refused(
-          RPCError(
-            .providerError,
-            "provider \(question.name) refuses a fresh token of account \(question.account) too: \(message)",
-            hint: accounts[question.account].map {
-              "\(accounts.loginHint($0.saved)) Name the scopes that this needs with --scope."
-            }))
+        guard let saved = accounts[question.account]?.saved else { throw unknownAccount(question.account.rawValue) }
+        return .refused(refusedAgain(saved, message, oauth))
       }
       return .again(try await refreshed(sent))
     }
@@ -246,15 +95,7 @@ extension AuthorizedCalls {
   private func refreshed(_ sent: AuthorizedRequest) async throws(RPCError) -> AuthorizedRequest {
     var question = sent.basis.question
     question.deadline = uptime + Timeouts.standard
-    // A fresh token would be another server's.
-    try checkUnmoved(question)
-    let account = question.account
-    if accounts[account]?.token?.accessToken == sent.basis.token.accessToken {
-      let report = try await tokens.reportRejected(
-        .init(account: account.rawValue, generation: sent.basis.token.generation, timeout: 30), by: question.asker,
-        isProvidersWord: false)
-      if report.confirmed == true, let grant = accounts[account] { throw refusedThough(grant.saved, "HTTP 401", nil) }
-    }
+    try await replace(sent.basis.token, for: question, "HTTP 401", nil, isProvidersWord: false)
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, sent.params, sent.permission)
     // A reload may have taken the origin away.
@@ -269,23 +110,4 @@ extension AuthorizedCalls {
     return next
   }
 
-  /// The destination of a request. It stays the same across reloads.
-  func url(of forward: ForwardRequest) throws(RPCError) -> String {
-    let provider = try provider(of: accountName(forward.account))
-    guard let host = forward.host else { return try address(forward.target, provider).absoluteString }
-    let traits = provider.apiTraits
-    let wanted = host.lowercased()
-    let origin = traits.origins.sorted(by: >).first { origin in
-      let place = origin.drop { $0 != "/" }.drop { $0 == "/" }
-      let standard = origin.hasPrefix("http:") ? ":80" : ":443"
-      return place == wanted || place == wanted + standard
-    }
-    // Sorted so that https comes first.
-    guard let origin else {
-      throw RPCError(
-        .unsupportedByProvider, "the account's token must not go to \(host.printable(limit: 128))",
-        hint: "Allowed are: \(traits.origins.sorted().joined(separator: ", ")). An admin can add to api_origins.")
-    }
-    return origin + forward.target
-  }
 }

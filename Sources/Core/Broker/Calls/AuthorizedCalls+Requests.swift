@@ -15,7 +15,6 @@ extension AuthorizedCalls {
     var question = try question(account, needs: .nothing, for: Asker(permission.principal), until: deadline)
     question.isWanted = { session.isReading }
     question.session = session
-    let name = question.name
     // An impossible request needs no approval.
     _ = try request(params, question.provider)
     let (response, verdict): (HTTPResponse, ResourceVerdict) = try await ask(question) {
@@ -50,11 +49,7 @@ extension AuthorizedCalls {
       return try result(response)
     case .tokenRefused: return try result(response)
     case .loginRequired(let message):
-      throw RPCError(
-        .loginRequired, "provider \(name): \(message)",
-        hint: accounts[account].map { grant in
-          "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) \(account) --scope …`."
-        })
+      throw lacksScopes(question, message)
     case .blocked(let message): throw accounts.noteBlocked(account, message)
     }
   }
@@ -103,20 +98,6 @@ extension AuthorizedCalls {
     return data
   }
 
-  /// The destination: only the provider's own servers, since the token is sent there.
-  func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
-    guard !provider.apiTraits.origins.isEmpty else {
-      throw RPCError(
-        .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
-        hint: "Set api_base or api_origins in \(provider.section), then run `grantctl reload`.")
-    }
-    do throws(Objection) {
-      return try provider.apiTraits.resolve(text)
-    } catch {
-      throw .invalidParams(error)
-    }
-  }
-
   private func result(_ response: HTTPResponse) throws(RPCError) -> RequestSend.Result {
     guard response.body.count <= Limit.responseBody else {
       throw RPCError(
@@ -155,17 +136,6 @@ extension AuthorizedCalls {
         (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
           || "!#$%&'*+-.^_`|~".utf8.contains($0)
       }
-  }
-
-  /// A request in the form for rules. One without a destination has no host, and matches only patterns without one.
-  func apiRequest(_ method: String, _ url: String, of account: String) -> APIRequest {
-    let traits = AccountName(rawValue: account).flatMap { accounts[$0] }.flatMap {
-      providers[$0.saved.provider]?.provider.apiTraits
-    }
-    guard let address = try? traits?.resolve(url) else {
-      return APIRequest(method: method, host: "", path: String(url.prefix { $0 != "?" && $0 != "#" }))
-    }
-    return APIRequest(method: method, url: address)
   }
 
   // MARK: Sessions
@@ -244,17 +214,5 @@ extension RequestSend: Served {
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.calls.sendRequest(call.params, call.session, call.permission)
-  }
-}
-
-extension APIRequest {
-  init(method: String, url: URL) {
-    let origin = HTTPRequest(purpose: .resource, method: method, url: url).origin
-    let (scheme, place) = (origin.prefix { $0 != ":" }, origin.drop { $0 != "/" }.drop { $0 == "/" })
-    let standard = scheme == "http" ? ":80" : ":443"
-    let path = url.path(percentEncoded: true)
-    self.init(
-      method: method, host: String(place.hasSuffix(standard) ? place.dropLast(standard.utf8.count) : place),
-      path: path.isEmpty ? "/" : path)
   }
 }

@@ -152,21 +152,12 @@ final class AuthorizedCalls: Piece {
       place.giveBack()
       throw error
     }
-    let account = question.account
     switch try await outcome(first, target, in: place, until: question.deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
-      // A fresh token would be another server's.
-      try checkUnmoved(question)
-      // Another login starts the generations again, so compare the tokens and not their numbers.
-      if accounts[account]?.token?.accessToken == token.accessToken {
-        let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
-        let report = try await tokens.reportRejected(
-          .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
-          isProvidersWord: isProvidersWord(question, on: token))
-        if report.confirmed == true { throw refusedThough(saved, message, oauth) }
-      }
+      try await replace(
+        token, for: question, message, oauth, isProvidersWord: isProvidersWord(question, on: token))
       return try await ask(question, isLast: true, step)
     case .failure(let failure): throw providers.error(failure, at: question.name)
     }
@@ -180,24 +171,6 @@ final class AuthorizedCalls: Piece {
     case .endpoint(.userinfo): TokenChecks.isForUserInfo(token, question.provider)
     case .endpoint: false
     }
-  }
-
-  /// The token cannot be renewed. It was refused here, and the provider considers it valid.
-  func refusedThough(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {
-    RPCError(
-      .providerError,
-      "the token of account \(saved.account) was refused, but provider \(saved.provider) considers it valid: \(message)",
-      hint: "The account may lack a permission for this request. Otherwise: \(accounts.loginHint(saved))",
-      oauth: oauth.map { OAuthDetail($0) })
-  }
-
-  private func refusedAgain(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {
-    RPCError(
-      .providerError, "provider \(saved.provider) refuses a fresh token of account \(saved.account) too: \(message)",
-      hint: saved.kind.isUnattended
-        ? "See whether [account.\(saved.account)] has the scopes that this needs."
-        : "\(accounts.loginHint(saved)) Name the scopes that this needs with --scope.",
-      oauth: oauth.map { OAuthDetail($0) })
   }
 
   func provider(of account: AccountName) throws(RPCError) -> any Provider {
