@@ -7,6 +7,7 @@ from world import Skip
 
 NARROW = 360
 LARGEST = 60_000
+SLOW_SECONDS = 60
 RULES = ('[[rule]]\nname = "backup"\nuid = 990\nunit = "backup.service"\naccounts = ["w*"]\naccess = ["use"]\n\n'
          '[[rule]]\nname = "reports"\nuid = 1200\naccounts = ["work", "mail"]\naccess = ["use", "observe"]\n'
          'scopes = ["openid"]\n\n')
@@ -82,6 +83,14 @@ class Tour:
         press(page, "Sign out")
         page.await_heading("Signed out of calendar")
         yield "signed-out"
+        other = self.stage.demo(scene, "other", registration=True)
+        other.control("fault", endpoint="jwks", kind="delay", seconds=SLOW_SECONDS, times=1)
+        page.open(origin + "/add")
+        page.fill("#issuer", other.issuer)
+        press(page, "Continue")
+        shown(page, "Running")
+        yield "adding"
+        other.control("release")
 
 
 def pictures(stage):

@@ -15,7 +15,7 @@ WAIT_SECONDS = 20
 CLOSE_SECONDS = 45
 # What a first request loads, as the types of its replies, and the noise of the broker's other work.
 KEPT_KIB = 256
-SETTLE_SECONDS, RETURN_SECONDS = 3, 10
+SETTLE_SECONDS, RETURN_SECONDS = 3, 16
 FAST = ('[provider.fast]\nkind = "oauth2"\ndiscovery = false\nauthorization_endpoint = "http://127.0.0.1:9/a"\n'
         'token_endpoint = "http://127.0.0.1:9/t"\nclient_id = "bench"\nscopes = ["openid"]\n')
 MARKUP = "<img src=x onerror=pwned('identity')><script>pwned('script')</script>\"'"

@@ -14,6 +14,7 @@ enum FreedMemory {
   private static let calm = 1 << 20
   /// The number of checks after which it is returned in busy times too.
   private static let longestBusy = 24
+  private static let idleThreads = Duration.seconds(12)
   private static let queue = DispatchQueue(label: "grantd.memory", qos: .utility)
 
   /// Until the task is cancelled.
@@ -34,7 +35,12 @@ enum FreedMemory {
   }
 
   /// After the listener of the web page has closed: too little for ``keepGivingBack()``.
-  static func afterPage() async { await onQueue { giveBack() } }
+  static func afterPage() async {
+    await onQueue { giveBack() }
+    // libdispatch ends idle threads after five seconds, with the small blocks that it keeps for each.
+    try? await Task.sleep(for: idleThreads)
+    await onQueue { giveBack() }
+  }
 
   private static func giveBack() {
     clinux_give_memory_back()
