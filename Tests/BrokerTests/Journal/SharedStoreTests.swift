@@ -107,7 +107,7 @@ import Testing
   }
 
   @Test(
-    "A login that a restored copy lacks is written over the account's earlier login, whichever is heard of first",
+    "A login that a restored copy lacks is written over the account's earlier login, with and without a notice",
     arguments: [true, false])
   func laterLogin(isSilent: Bool) async throws {
     let world = try await SharedWorld()

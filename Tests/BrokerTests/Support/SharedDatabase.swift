@@ -244,7 +244,7 @@ final class SharedStore: Store {
     /// Commits that were not made, which their callers could not know.
     var lost = 0
     var reads = 0
-    /// So many next ones fail.
+    /// The number of the next reads that fail.
     var failingReads = 0
   }
 
