@@ -124,7 +124,7 @@ access = ["use"]
         screen = home.terminal("explain", "work", "--all", columns=columns).finished()
         text = "\n".join(screen.rows)
         must(screen.wraps == 0, f"{columns}: a row is too long:\n{text}")
-        shows(text, "CALLER", "MAY", "needs no rule", "rule mail; scopes: a")
+        shows(text, "CALLER", "MAY", "needs no rule", "rule mail (", "scopes: a")
         lacks(text, "elsewhere", "uid ")
         must(columns == 40 or re.search("everything .*(just now|ago)", text), f"the last use is missing:\n{text}")
         if columns == 80:
