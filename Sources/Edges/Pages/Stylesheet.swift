@@ -1,7 +1,7 @@
 /// The one stylesheet of all pages.
 public enum Stylesheet {
   /// SHA-256 of `text` for `style-src`. A test compares them and prints the right one.
-  public static let hash = "sha256-kvQZxf6yC3amSDknZjo3ckknaxLD5Hfowmj7C8sdsCc="
+  public static let hash = "sha256-DlxVBP4sSG46/5pjSFBG2zbBecyYdWSHdP4J20HS+1Y="
 
   static let element: HTML = "<style>\(sheet)</style>"
 
@@ -119,7 +119,7 @@ public enum Stylesheet {
     th,td{text-align:left;padding:.6rem .9rem;border-bottom:1px solid var(--line);vertical-align:top}
     tr:last-child>*{border-bottom:0}thead th{color:var(--soft);font-weight:600;font-size:.85rem}
     tbody th{font-weight:600}td p,th p{font-weight:400;margin:.15rem 0;font-size:.85rem;color:var(--soft)}
-    td.long,th.long{min-width:11rem;overflow-wrap:anywhere}.nowrap{white-space:nowrap}tbody th.long{min-width:6rem}.scroll td p{min-width:8rem}
+    td.long,th.long{min-width:11rem;overflow-wrap:anywhere}.nowrap{white-space:nowrap}tbody th.long{min-width:8rem}.scroll td p{min-width:8rem}
     .plot{display:block;width:100%;height:7rem;margin-top:.5rem}.plot .ok{fill:var(--accent)}.plot .no{fill:var(--bad)}
     .plot .axis{stroke:var(--line);vector-effect:non-scaling-stroke}
     .key{display:flex;gap:1rem;font-size:.85rem;color:var(--soft);margin:.5rem 0 0}
