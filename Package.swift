@@ -224,7 +224,7 @@ let package = Package(
     tests("BrokerSocketTests", ["BrokerSocket"]),
     tests("BlockingClientTests", ["BlockingClient", "BrokerAPI"]),
     tests("PlatformTests", ["Platform"]),
-    tests("CallersTests", ["Callers"]),
+    tests("CallersTests", ["Callers", "CLinux", "Principals"]),
     tests(
       "HTTPServerTests",
       ["HTTPServer", "Listening", "Principals", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),

@@ -1,11 +1,9 @@
 import CLinux
 import Foundation
 import Glibc
-import TestSupport
 import Testing
 
 @testable import Callers
-@testable import UnixSocket
 
 /// The units of callers by the number of their control group, if the kernel provides it.
 @Suite struct ControlGroupTests {

@@ -3,7 +3,6 @@ import Principals
 import Testing
 
 @testable import Callers
-@testable import UnixSocket
 
 @Suite struct CallerOriginTests {
   @Test(
