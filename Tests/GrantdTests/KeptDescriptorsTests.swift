@@ -13,7 +13,7 @@ import UnixSocket
   private func opened() -> Int32 { open("/dev/null", O_RDONLY | O_CLOEXEC) }
   private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }
 
-  /// A descriptor, and a wait for its end. Its number alone says nothing: another test may have it next.
+  /// A descriptor, and a wait for its end. Its number is not enough: another test may get it next.
   private func watched() throws -> (descriptor: Int32, isClosed: () -> Bool) {
     var ends: [Int32] = [-1, -1]
     let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)

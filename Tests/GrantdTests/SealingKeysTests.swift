@@ -57,7 +57,7 @@ import Testing
         && found.previous[0].exposedText == old.exposedText)
   }
 
-  @Test("the key file of the state folder under another name is no earlier key")
+  @Test("the key file of the state folder under another name is not an earlier key")
   func link() throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
     try prepared(["state/grantd.key": .random(source: "1")])
@@ -75,7 +75,7 @@ import Testing
   }
 
   @Test(
-    "a credential that is no key is an error: no other key is taken instead",
+    "a credential that is not a key is an error: no other key is taken instead",
     arguments: ["grantd.key", "grantd.key.previous"])
   func damaged(_ name: String) throws {
     defer { try? FileManager.default.removeItem(atPath: folder) }
