@@ -363,6 +363,14 @@ import Testing
     for number in 1...20 { #expect(taken(rates, .init(uid: 0, unit: "u\(number).service")) == 20) }
   }
 
+  @Test("A name that a process chooses gives it no other rate")
+  func parents() {
+    let rates = rates()
+    var (one, other) = (AuditEntry.Who(uid: 1000, unit: "a.service"), AuditEntry.Who(uid: 1000, unit: "a.service"))
+    (one.parent, other.parent) = ("x", "y")
+    #expect(taken(rates, one) == 20 && taken(rates, other) == 0)
+  }
+
   @Test("Callers are forgotten once they are quiet, and too many share")
   func bounded() {
     let rates = rates()

@@ -142,4 +142,33 @@ import Testing
     #expect(who.matches(caller) && who.mismatch(caller) == nil)
     #expect(Rule.Who(uid: 100_007).matches(caller))
   }
+
+  @Test("Each condition of a rule holds, also beside one that the caller meets")
+  func conditions() {
+    let caller = Principal.process(Self.caller("a.service", user: "b.service", exe: "/usr/bin/c"))
+    let met = Rule.Who(uid: 1000, gid: 1000, unit: "a.*", userUnit: "b.*", executable: "/usr/bin/*")
+    #expect(met.matches(caller))
+    let changes: [(inout Rule.Who) -> Void] = [
+      { $0.uid = 1001 }, { $0.gid = 1001 }, { $0.unit = "b.*" }, { $0.userUnit = "a.*" }, { $0.executable = "/opt/*" },
+    ]
+    for change in changes {
+      var who = met
+      change(&who)
+      #expect(!who.matches(caller), "\(who)")
+    }
+  }
+
+  @Test("A list of methods gives no ID token, and `manage` of some accounts is not that of the broker")
+  func narrow() {
+    func allows(_ rule: Rule, _ access: Access, _ method: String, _ account: String?) -> Bool {
+      Policy(instance: .system, owner: 990, rules: [rule])
+        .allows(access, method: method, account: account, caller: .process(Self.caller()))
+    }
+    let methods = Rule(name: "m", who: .init(uid: 1000), accounts: ["work"], access: [], methods: [TokenGet.name])
+    #expect(allows(methods, .use, TokenGet.name, "work") && !allows(methods, .idToken, TokenGet.name, "work"))
+    var manager = Rule(name: "r", who: .init(uid: 1000), accounts: ["w*"], access: [.manage])
+    #expect(allows(manager, .manage, AccountLogout.name, "work") && !allows(manager, .manage, BrokerReload.name, nil))
+    manager.accounts = ["*"]
+    #expect(allows(manager, .manage, BrokerReload.name, nil))
+  }
 }

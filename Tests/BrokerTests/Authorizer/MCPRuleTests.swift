@@ -90,4 +90,22 @@ struct MCPRuleTests {
       #expect(asks(content, uid: 1) == owner, "\(String(describing: content))")
     }
   }
+
+  @Test("What two servers could read as different calls is not clear")
+  func unclear() {
+    func isClear(_ body: String, _ headers: [(name: String, value: String)] = []) -> Bool {
+      let headers = [(name: "Content-Type", value: "application/json")] + headers
+      if case .calls = MCPContent(method: "POST", headers: headers, body: Array(body.utf8)) { return true }
+      return false
+    }
+    let call = Self.call("tools/call", "search_a")
+    #expect(isClear(call) && isClear(call, [("Mcp-Method", "tools/call"), ("Mcp-Name", "search_a")]))
+    #expect(!isClear(call, [("Content-Encoding", "gzip")]))
+    #expect(!isClear(call, [("Mcp-Name", "delete")]) && !isClear(call, [("Mcp-Method", "tools/list")]))
+    for name in ["Name", "NAME", "na_me", "name\u{200B}"] {
+      let members = #"{"name":"search_a","\#(name)":"delete"}"#
+      #expect(!isClear(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":\#(members)}"#), "\(name)")
+    }
+    #expect(!isClear(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","Method":"tools/call"}"#))
+  }
 }

@@ -32,6 +32,8 @@ import Testing
       "/repos/../admin", "/repos/%2e%2e/admin", "/repos/.%2E/admin", "/repos/..%2fadmin", "/repos%2f..%2fadmin",
       "/repos/a/..;x/admin", "/repos/\\..\\admin", "/repos/%5c..%5cadmin", "/repos//admin", "/repos/%252e%252e/admin",
       "/repos/%25%32%65%25%32%65/admin", "/repos/..%255cadmin", "/repos/.%00./admin", "/repos/%0d%0a", "/repos/%7f",
+      "/repos/%C0%AE%C0%AE/admin", "/repos/%E0%80%AE", "/repos/%F0%80%80%AE", "/repos/%EF%BC%8E%EF%BC%8E/admin",
+      "/repos/%E2%80%A4./admin", "/repos/..%E2%88%95admin",
     ])
   func steps(_ path: String) throws {
     #expect(try matches("GET /repos/*", "GET", path) == false)

@@ -78,4 +78,71 @@ import Testing
     #expect(error?.code == -32602 && error?.hint?.contains("https://other.example:443") == true)
     #expect(rig.transport.count(.resource) == 0)
   }
+
+  enum Stricter: CaseIterable {
+    case removed, asking, capped
+
+    var rules: [Rule] {
+      var rule = RecalledCallTests.rule
+      switch self {
+      case .removed: return []
+      case .asking: rule.confirm = .seconds(60)
+      case .capped: rule.scopes = ["other"]
+      }
+      return [rule]
+    }
+  }
+
+  @Test("gets no token for a forwarded request under rules that became stricter", arguments: Stricter.allCases)
+  func forwarded(_ stricter: Stricter) async throws {
+    let rig = try await rig()
+    rig.transport.hold(.token)
+    let call = Task { await rig.reason { try await authorized(rig).get() } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    try await reload(rig, configuration(stricter.rules))
+    rig.transport.release(.token)
+    #expect(await call.value == .notPermitted)
+  }
+
+  @Test("gets no fresh token for a second try under rules that became stricter", arguments: Stricter.allCases)
+  func forwardedAgain(_ stricter: Stricter) async throws {
+    let rig = try await rig(age: .zero)
+    let sent = try await authorized(rig).get()
+    rig.transport.hold(.token)
+    let verdict = Task { await rig.router.judge(HTTPResponse(status: 401), to: sent) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    try await reload(rig, configuration(stricter.rules))
+    rig.transport.release(.token)
+    guard case .refused(let error) = await verdict.value else { Issue.record("sent again"); return }
+    #expect(error.reason == .notPermitted)
+  }
+
+  @Test("brings no token beyond a cap that a reload has added")
+  func capped() async throws {
+    let rig = try await rig()
+    rig.transport.hold(.token)
+    let call = Task { await rig.reason { try await rig.call(TokenGet.self, .init(account: "work"), as: Self.alice) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    try await reload(rig, configuration(Stricter.capped.rules))
+    rig.transport.release(.token)
+    #expect(await call.value == .scopeNotGranted)
+  }
+
+  @Test("returns no result of a refresh either once a reload has taken the permission back")
+  func refresh() async throws {
+    let rig = try await rig()
+    rig.transport.hold(.token)
+    let call = Task {
+      await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "work"), as: Self.alice) }
+    }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    try await reload(rig, configuration([]))
+    rig.transport.release(.token)
+    #expect(await call.value == .notPermitted)
+  }
+
+  private func authorized(_ rig: Rig) async -> Result<AuthorizedRequest, RPCError> {
+    let request = ForwardRequest(account: "work", method: "GET", target: "/x", host: nil, headers: [])
+    return await rig.router.authorize(request, session: FakeSession(Self.alice))
+  }
 }

@@ -87,6 +87,30 @@ import Testing
     #expect(rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r2" })
   }
 
+  @Test("is revoked with the one of a renewal that is not on disk, in the commit of the login")
+  func both() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3700))
+    let settings = ProviderSettings.plain { $0.revokesReplaced = true }
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
+    let login = try await rig.start()
+    rig.store.set(.fails) { changes in
+      changes.contains { if case .putToken(let token) = $0 { token.accessToken == Secret("work-a2") } else { false } }
+    }
+    let caller = Task { try? await rig.token("work", timeout: 60) }
+    #expect(
+      await eventually {
+        if case .committing = await rig.broker.accounts[account("work")]?.phase { true } else { false }
+      })
+    let callback = Task { await rig.callBack(login, code: "again") }
+    #expect(await rig.clock.passes { await callback.value }.kind == .completed)
+    let adoption = try #require(rig.store.log.last(where: isRenewal))
+    let queued = adoption.compactMap { if case .putRevocation(let one) = $0 { one.token.exposed } else { nil } }
+    #expect(queued.sorted() == ["work-r1", "work-r2"])
+    rig.store.set(.works)
+    _ = await rig.clock.passes { await caller.value }
+  }
+
   @Test("is kept, without a revocation, if the adoption cannot be saved")
   func unsaved() async throws {
     let rig = try await signedIn()

@@ -132,16 +132,27 @@ import Testing
 
 extension Rig {
   /// The user `work` signs out at the provider, which reports it.
-  func signOutAtProvider() async -> LogoutOutcome {
-    let time = ManualClock.start.seconds
-    let claims = """
-      {"iss":"https://id.example","aud":"client","sub":"work","jti":"1","iat":\(time),"exp":\(time + 60),\
-      "events":{"http://schemas.openid.net/event/backchannel-logout":{}}}
-      """
-    let parts = [#"{"alg":"RS256"}"#, claims, "signature"].map { text in
-      Data(text.utf8).base64EncodedString().replacing("=", with: "").replacing("+", with: "-").replacing("/", with: "_")
-    }
-    let form = "logout_token=\(parts.joined(separator: "."))"
-    return await broker.handleLogout(provider: "example", form: Data(form.utf8))
+  ///
+  /// - Parameters:
+  ///   - session: the ended one; nil: all of the user's.
+  ///   - number: of the logout token.
+  func signOutAtProvider(session: String? = nil, number: Int = 1) async -> LogoutOutcome {
+    let session = session.map { #","sid":"\#($0)""# } ?? ""
+    let token = unsignedToken(
+      #""jti":"\#(number)","events":{"http://schemas.openid.net/event/backchannel-logout":{}}\#(session)"#)
+    return await broker.handleLogout(provider: "example", form: Data("logout_token=\(token)".utf8))
   }
+}
+
+/// A token about the user `work` for the client.
+///
+/// - Parameter claims: the further ones.
+func unsignedToken(_ claims: String) -> String {
+  let time = ManualClock.start.seconds
+  let claims = """
+    {"iss":"https://id.example","aud":"client","sub":"work","iat":\(time),"exp":\(time + 60),\(claims)}
+    """
+  return [#"{"alg":"RS256"}"#, claims, "signature"].map { text in
+    Data(text.utf8).base64EncodedString().replacing("=", with: "").replacing("+", with: "-").replacing("/", with: "_")
+  }.joined(separator: ".")
 }

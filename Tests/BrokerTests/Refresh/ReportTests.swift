@@ -44,7 +44,7 @@ import Testing
     rig.transport.answer(.token, TokenServer.failing(.notSent))
     #expect(await rig.reason { try await report(rig, 1, Self.attacker) } == .temporarilyUnavailable)
     for caller in [Self.neighbour, Self.unit, .root] { #expect(try await token(rig, caller).generation == 1) }
-    #expect(rig.cached("work") != nil)
+    #expect(rig.cached("work") != nil && rig.cached("work", as: Self.attacker) == nil)
     #expect(await rig.reason { try await token(rig, Self.attacker) } == .temporarilyUnavailable)
     let view = try await rig.view("work")
     #expect(view.reports?.map(\.uid) == [1001] && view.reports?.first?.unit == nil)

@@ -154,6 +154,18 @@ import Testing
     #expect(lane.authorized(request("/a/2", "POST")) == nil)
   }
 
+  @Test("A rule with approval or with scopes for some requests holds on the same connection", arguments: [true, false])
+  func stricter(_ asks: Bool) async throws {
+    var (free, strict) = (Self.rule, Self.rule)
+    free.requests = [try #require(RequestPattern("GET /api/a/*"))]
+    strict.requests = [try #require(RequestPattern("GET /api/b/*"))]
+    if asks { strict.confirm = .seconds(60) } else { strict.scopes = ["read"] }
+    let rig = try await Rig.ofServers(configuration(.first, [free, strict]))
+    let lane = try await lane(rig, by: request("/a/1"))
+    #expect(lane.authorized(request("/a/2")) != nil)
+    #expect(lane.authorized(request("/b/2")) == nil)
+  }
+
   @Test("They use their caller's rate, and each is counted")
   func counted() async throws {
     var configuration = configuration()
