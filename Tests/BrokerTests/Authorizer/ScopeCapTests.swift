@@ -103,6 +103,23 @@ import Testing
     }
   }
 
+  @Test("An ID token takes the scope openid")
+  func identity() async throws {
+    var part = Self.reader
+    part.access = [.idToken]
+    var whole = part
+    (whole.who.uid, whole.scopes) = (1001, ["read", "openid"])
+    let store = MemoryStore()
+    try await store.signIn("work", scopes: ["openid", "read"])
+    var grant = try #require(store.grant("work"))
+    grant.idToken = Secret(unsignedToken(#""sid":"s1""#))
+    try await store.commit([.putGrant(grant)])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [part, whole]))
+    let params = TokenGet.Params(account: "work", kind: .idToken)
+    #expect(await rig.reason { try await rig.call(TokenGet.self, params, as: .user(1000)) } == .notPermitted)
+    #expect(await rig.reason { try await rig.call(TokenGet.self, params, as: .user(1001)) } == nil)
+  }
+
   @Test("The actor of an exchange is used whole as well")
   func actor() async throws {
     let store = MemoryStore()

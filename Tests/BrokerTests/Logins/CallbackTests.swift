@@ -256,6 +256,19 @@ import Testing
     _ = try await caller.value
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
   }
+
+  @Test("An answer that names no login is refused while logins of two providers could be meant")
+  func ambiguous() async throws {
+    let settings = ["one", "two"].map { ProviderSettings.plain($0) }
+    let rig = try await Rig(configuration: .plain(settings.map { OAuthProvider($0) }))
+    let logins = [
+      try await rig.start(provider: "one", account: "a"), try await rig.start(provider: "two", account: "b"),
+    ]
+    try await rig.reload(.plain(settings.map { SteppedProvider(settings: $0) }))
+    #expect(await rig.callBack(logins[0], ["state": nil]).kind == .refused)
+    #expect(rig.transport.count(.token) == 0)
+    for login in logins { #expect(try await rig.waitFor(login).state == .pending) }
+  }
 }
 
 extension Broker {

@@ -166,6 +166,22 @@ import Testing
     #expect(lane.authorized(request("/b/2")) == nil)
   }
 
+  @Test("A token that the caller reported while its request was decided is not kept")
+  func reported() async throws {
+    let rig = try await Rig.ofServers(configuration())
+    _ = try await rig.call(TokenGet.self, .init(account: "work"), as: Self.feed)
+    let sent = try await authorize(rig, request())
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    let report = TokenReportRejected.Params(account: "work", generation: sent.basis.token.generation)
+    #expect(
+      await rig.reason { try await rig.call(TokenReportRejected.self, report, as: Self.feed) }
+        == .temporarilyUnavailable)
+    sent.basis.note(rig.broker.cache.slot(of: account("work")))
+    let (own, other) = (rig.router.forwardLane(for: .process(Self.feed)), rig.router.forwardLane(for: .process(.root)))
+    for lane in [own, other] { lane.keep(sent, of: request()) }
+    #expect(own.authorized(request()) == nil && other.authorized(request()) != nil)
+  }
+
   @Test("They use their caller's rate, and each is counted")
   func counted() async throws {
     var configuration = configuration()
