@@ -542,6 +542,7 @@ export interface Rule {
   requests?: string[]
   mcp?: string[]
   confirm_timeout?: number
+  source?: string
 }
 
 export interface SessionView {

@@ -33,7 +33,7 @@ enum SQLiteSchema {
 
   /// Whether nothing was ever committed.
   static func isEmpty(_ db: Database) throws -> Bool {
-    // Of any version: a process that ended within the first migrations left the earlier tables.
+    // In all versions: a process that ended within the first migrations left the earlier tables.
     try ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"].allSatisfy {
       try !db.hasTable($0) || db.number("SELECT count(*) FROM \($0)") == 0
     }

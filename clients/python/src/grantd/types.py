@@ -857,6 +857,7 @@ class Rule(_Rule, total=False):
     requests: List[str]
     mcp: List[str]
     confirm_timeout: float
+    source: str
 
 
 _SessionView = TypedDict(
