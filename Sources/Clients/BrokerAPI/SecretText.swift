@@ -18,6 +18,8 @@ public struct SecretText: Codable, Sendable, Equatable {
 
   /// The secret itself, for the wire. Each use must have a reason.
   public var exposed: String { text }
+
+  public var isEmpty: Bool { text.isEmpty }
 }
 
 extension SecretText: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

@@ -47,7 +47,7 @@ struct RuleTable {
   private func row(_ rule: PolicyRules.Rule, _ uses: [String: Int64]) -> TextTable.Row {
     let may = rule.access.map(\.rawValue) + (rule.methods ?? [])
     let approval = rule.confirm_timeout.map { "within \(TimeText.duration(Int64($0)))" } ?? "-"
-    let source = rule.source.flatMap { $0 == rule.rule ? nil : " (\($0))" } ?? ""
+    let source = rule.source.flatMap { $0 == rule.rule ? nil : " (\(shell.terminal.short($0)))" } ?? ""
     var notes = ["rule \(rule.rule)\(source)"]
     if let scopes = rule.scopes { notes.append("scopes: \(scopes.joined(separator: " "))") }
     if let resources = rule.resources { notes.append("resources: \(resources.joined(separator: " "))") }

@@ -73,6 +73,11 @@ extension Terminal {
 
   var home: String { environment["HOME"] ?? "" }
 
+  /// The path as a shell abbreviates it, with `~` for the home folder.
+  func short(_ path: String) -> String {
+    home.count > 1 && path.hasPrefix(home + "/") ? "~" + path.dropFirst(home.count) : path
+  }
+
   /// Nil: there is no such file.
   func importFile(_ path: String) throws(Failure) -> [UInt8]? {
     guard files.exists(path) else { return nil }
