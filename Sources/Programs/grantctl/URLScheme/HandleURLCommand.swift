@@ -128,7 +128,7 @@ struct HandleURLCommand: BrokerCommand {
   }
 }
 
-/// Shows the result on the desktop, where the user does not see standard error.
+/// Shows the result on the desktop: the user does not see standard error.
 struct DesktopNotice: Sendable {
   let shell: Shell
 
