@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import urllib.parse
 
 from attacks import OTHER_USER, system
@@ -15,6 +16,19 @@ from grantd_testing.places import ROOT
 from views import WAIT_SECONDS, clean, press, shown
 from world import ANSWER_SECONDS, Skip
 
+# In a mount namespace of its own it connects, returns to the first one, and asks for the page.
+RETURNING = """
+import ctypes, os, socket, sys
+CLONE_NEWNS = 0x20000
+libc = ctypes.CDLL(None, use_errno=True)
+first = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+if libc.unshare(CLONE_NEWNS): sys.exit("unshare: " + os.strerror(ctypes.get_errno()))
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+if libc.setns(first, CLONE_NEWNS): sys.exit("setns: " + os.strerror(ctypes.get_errno()))
+connection.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ui.open"}\\n')
+print(connection.makefile().readline())
+"""
 OLD = "[user]\n\tname = Ada\n"
 GIT = "/use?account=work&tool=git&server=git.example.com"
 DOCKER = "/use?account=work&tool=docker&server=registry.example.com"
@@ -189,14 +203,23 @@ def in_sandbox(stage):
     """A program in a mount namespace of its own opens the page: it has the commands, and nothing is written outside."""
     world = stage.world(accounts=["work"])
     kinds = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-current-user", "--mount"]
-    done = subprocess.run(
-        ["unshare", *kinds, world.products / "grantctl", "--socket", world.broker.socket, "ui", "--no-browser"],
-        capture_output=True, text=True, timeout=ANSWER_SECONDS)
+    opens = ["unshare", *kinds, world.products / "grantctl", "--socket", world.broker.socket, "ui", "--no-browser"]
+    writes_nothing(world, opens)
+
+
+def from_sandbox(stage):
+    """What counts is where the program was when it connected: its pid may be another program's by now."""
+    world = stage.world(accounts=["work"])
+    writes_nothing(world, [sys.executable, "-c", RETURNING, world.broker.socket])
+
+
+def writes_nothing(world, opens):
+    done = subprocess.run(opens, capture_output=True, text=True, timeout=ANSWER_SECONDS)
     if "unshare" in done.stderr:
         raise Skip("this machine makes no namespaces")
-    link = re.search(r"(http://127\.0\.0\.1:\d+)/open/\S+", done.stdout)
+    link = re.search(r"(http://127\.0\.0\.1:\d+)(/open/[^\s\"]+)", done.stdout)
     world.origin = link[1]
-    cookie = world.request(link[0].removeprefix(link[1])).headers["Set-Cookie"].split(";")[0]
+    cookie = world.request(link[2]).headers["Set-Cookie"].split(";")[0]
     for path, command in ((GIT, "configure git work git.example.com"), ("/add?template=google", "setup google")):
         text = world.request(path, cookie=cookie).text
         assert f"grantctl {command}" in text and ">Write<" not in text and 'id="client"' not in text, text[-900:]
@@ -245,5 +268,6 @@ def template(stage):
 
 CASES = {
     "write": write, "write-changed": changed, "write-refused": refused, "write-hangs": hangs, "write-conflict": conflict,
-    "write-forged": forged, "write-system": of_system, "write-sandbox": in_sandbox, "template": template,
+    "write-forged": forged, "write-system": of_system, "write-sandbox": in_sandbox, "write-from-sandbox": from_sandbox,
+    "template": template,
 }

@@ -52,6 +52,7 @@ package struct Peer: ~Copyable {
         {
           caller.parent = parent
         }
+        if credentials.uid == geteuid() { caller.fileView = Self.fileView(of: credentials.pid, pidfd) }
         slice = origin.userSlice
       } catch {
         close(pidfd)
@@ -62,6 +63,12 @@ package struct Peer: ~Copyable {
     caller.holder = Holder(uid: credentials.uid, slice: slice, unit: caller.unit)
     self.caller = caller
     self.pidfd = pidfd
+  }
+
+  /// Nil where the kernel cannot tell that the process still runs: the pid could be another one's.
+  private static func fileView(of pid: Int32, _ pidfd: Int32) -> FileView? {
+    let view = FileView(process: "\(pid)")
+    return isAlive(pidfd) == true ? view : nil
   }
 
   private static func pidfd(of socket: Int32, _ pid: Int32, orOpened: Bool) throws(Failure) -> Int32 {

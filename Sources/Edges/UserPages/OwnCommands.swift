@@ -1,4 +1,5 @@
 public import BrokerAPI
+public import Principals
 
 /// Runs `grantctl` as the broker's own user: the page writes no file itself (decision 69). Only a user's own broker has it.
 public protocol OwnCommands: Sendable {
@@ -7,8 +8,9 @@ public protocol OwnCommands: Sendable {
   /// The folder in which the tools' files are.
   var home: String { get }
 
-  /// Whether a process sees the same files as the broker: a program in a sandbox must not write outside of it by a page.
-  func sharesFiles(with process: Int32) -> Bool
+  /// The broker's view of the file system. A page is for a process with the same view: a program in a sandbox must not
+  /// write outside of it.
+  var fileView: FileView { get }
 
   /// - Parameters:
   ///   - words: the arguments, the command first.

@@ -1,5 +1,5 @@
 public import BrokerAPI
-import Principals
+public import Principals
 import Synchronization
 
 /// Opens the web page of a user. The listener belongs to the composition root.
@@ -7,7 +7,7 @@ public protocol PageOpener: Sendable {
   /// - Parameters:
   ///   - user: whose browser may use the link.
   ///   - opener: the process that requested it.
-  func open(for user: UInt32, by opener: Int32) async throws(RPCError) -> UIOpen.Result
+  func open(for user: UInt32, by opener: Principal) async throws(RPCError) -> UIOpen.Result
 }
 
 /// The opener, once there is one.
@@ -27,7 +27,7 @@ final class PageOpening: Sendable {
     guard let opener = opener.withLock({ $0 }) else {
       throw RPCError(.temporarilyUnavailable, "the broker does not serve its page yet", retryAfter: 1)
     }
-    return try await opener.open(for: user, by: caller.pid)
+    return try await opener.open(for: user, by: caller)
   }
 }
 

@@ -1,7 +1,9 @@
 import Broker
 import BrokerAPI
+import Callers
 import Glibc
 import Platform
+import Principals
 import UserPages
 
 /// The `grantctl` beside this program, for the page of the user that runs the broker (decision 69).
@@ -15,6 +17,7 @@ actor OwnGrantctl: OwnCommands {
 
   nonisolated let user: UInt32
   nonisolated let home: String
+  nonisolated let fileView: FileView
   private let program: String
   private let options: [String]
   private let environment: [String]
@@ -29,7 +32,8 @@ actor OwnGrantctl: OwnCommands {
     guard places.instance == .user, getuid() == geteuid(), length > 0, length < path.count else { return nil }
     let folder = String(decoding: path[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     program = folder.prefix(upTo: folder.lastIndex(of: "/") ?? folder.startIndex) + "/grantctl"
-    guard access(program, X_OK) == 0 else { return nil }
+    guard access(program, X_OK) == 0, let fileView = FileView.own else { return nil }
+    self.fileView = fileView
     user = getuid()
     options = socket == places.defaultSocket ? [] : ["--socket", socket]
     var variables = Environment.own.filter { entry in !Self.own.contains { entry.key.hasPrefix($0) } }
@@ -38,19 +42,6 @@ actor OwnGrantctl: OwnCommands {
     variables["GRANTD_SOCKET"] = socket
     variables["LC_ALL"] = "C"
     environment = Environment.list(variables)
-  }
-
-  /// By the mount namespaces of both (mount_namespaces(7)).
-  nonisolated func sharesFiles(with process: Int32) -> Bool {
-    guard let own = Self.mounts(of: "self"), let other = Self.mounts(of: "\(process)") else { return false }
-    return own == other
-  }
-
-  /// `mnt:[4026531841]`; nil: the kernel does not report it.
-  private static func mounts(of process: String) -> [CChar]? {
-    var name = [CChar](repeating: 0, count: 64)
-    let length = readlink("/proc/\(process)/ns/mnt", &name, name.count)
-    return length > 0 && length < name.count ? name : nil
   }
 
   func run(_ words: [String], input: SecretText?) async -> CommandOutcome {
