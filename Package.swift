@@ -82,7 +82,7 @@ let layers = [
     "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers", "JSON", "PlainText",
     "ProviderTemplates", "QRCodes",
   ],
-  "C": ["CAbsent", "CHeap", "CLibpq", "CLinux", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
+  "C": ["CAbsent", "CHeap", "CLibpq", "CLinux", "CQREncode", "CSQLite", "CSystemd", "CToml", "CZlib", "Platform"],
 ]
 
 let package = Package(
@@ -117,7 +117,7 @@ let package = Package(
     room("Providers", ["Grants", "OAuth"]),
     fastRoom("Listening", ["BrokerAPI", "Principals", nioCore, logging]),
     .target(name: "ProviderTemplates", swiftSettings: small),
-    .target(name: "QRCodes", swiftSettings: small),
+    .target(name: "QRCodes", dependencies: ["CQREncode"], swiftSettings: small),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
@@ -174,6 +174,8 @@ let package = Package(
     .target(name: "CHeap"),
     // Loads libpq.so.5 while the program runs: nothing is linked (decision 71).
     .target(name: "CLibpq"),
+    // Loads libqrencode.so.4 in the same way (decision 77).
+    .target(name: "CQREncode"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (decision 53).
     .target(name: "CToml"),
     .target(name: "CAbsent", cSettings: [.define("FOUNDATION_IS_ABSENT", .when(configuration: .release))]),

@@ -1,7 +1,7 @@
 @testable import QRCodes
 @testable import grantctl
 
-/// Reads a symbol without errors, from the tables of ISO/IEC 18004 and by no code of the encoder.
+/// Reads a symbol without errors, from the tables of ISO/IEC 18004 and by no code of an encoder.
 struct QRReader {
   struct Unreadable: Error {
     let why: String

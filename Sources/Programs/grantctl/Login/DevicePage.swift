@@ -32,6 +32,9 @@ struct DevicePage: Equatable, Sendable {
   /// Prints the page. The URL and the code come last, so that they stay visible in a small terminal.
   func show(provider: String, _ wish: QRWish, in shell: Shell) {
     let terminal = shell.terminal
+    if wish == .always, !QRCode.isAvailable {
+      terminal.note("No QR code: the library libqrencode.so.4 is missing (on Debian: apt install libqrencode4).")
+    }
     var lines = self.lines(provider: provider, isLarge: true, in: shell)
     for isLarge in [true, false] where wish != .never {
       let tried = self.lines(provider: provider, isLarge: isLarge, in: shell)
