@@ -184,7 +184,10 @@ struct PoolTests {
   func phases(_ code: CInt) {
     for (isOpen, kind) in [(false, TransportError.Kind.notSent), (true, .lost)] {
       let error = IOError(errnoCode: code, reason: "read(descriptor:pointer:size:)")
-      #expect(TransportError(error, host: "provider.test", isOpen: isOpen).kind == kind)
+      let failure = TransportError(error, host: "provider.test", isOpen: isOpen)
+      #expect(failure.kind == kind)
+      let words = String(cString: strerror(code)).lowercased()
+      #expect(failure.message.hasSuffix(": \(words)"), "\(failure.message)")
     }
   }
 

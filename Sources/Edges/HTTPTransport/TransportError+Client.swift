@@ -23,7 +23,7 @@ extension TransportError {
       if let refusal = Self.clientRefusal("\(error)") {
         self.init(.notSent, "\(host) \(refusal)", cause: .tls)
       } else if isOpen {
-        self.init(.lost, "the connection to \(host) failed: \(error)")
+        self.init(.lost, "the connection to \(host) failed: \(Self.reason(error))")
       } else {
         self.init(.notSent, "no connection to \(host): \(error)", cause: .tls)
       }
@@ -85,6 +85,16 @@ extension TransportError {
     case EMFILE, ENFILE, ENOBUFS, ENOMEM: .other
     case ECONNRESET, EPIPE: .tls
     default: .unreachable
+    }
+  }
+
+  /// The cause in words: the text of an `IOError` names a function of the library.
+  private static func reason(_ error: any Error) -> String {
+    switch error {
+    case let error as IOError: words(error.errnoCode)
+    case ChannelError.eof, ChannelError.inputClosed, ChannelError.ioOnClosedChannel: "it was closed"
+    case NIOSSLError.uncleanShutdown: "it was closed without an end of TLS"
+    default: "\(error)"
     }
   }
 
