@@ -51,6 +51,16 @@ def access_cell(stage):
     clean(page)
 
 
+def access_many(stage):
+    """A cell shows three rules, and the number of the others."""
+    kinds = ("observe", "use", "login", "manage", "use")
+    rules = "".join(f'[[rule]]\nname = "rule-{number}"\nuid = {OTHER_USER}\naccounts = ["mail"]\naccess = ["{kind}"]\n\n'
+                    for number, kind in enumerate(kinds))
+    world = system(stage, rules)
+    mail = cell(world.open("/access"), "mail", f"uid {OTHER_USER}")
+    assert "rule-2" in mail and "rule-3" not in mail and "and 2 more: grantctl explain shows them" in mail, mail
+
+
 def activity_filters(stage):
     """Account, user, unit and refusals, alone and together; the export has the same records."""
     world = system(stage, RULES)
@@ -97,4 +107,4 @@ def activity_filters(stage):
     clean(page)
 
 
-CASES = {"access-cell": access_cell, "activity-filters": activity_filters}
+CASES = {"access-cell": access_cell, "access-many": access_many, "activity-filters": activity_filters}

@@ -17,7 +17,14 @@ extension Ask {
     let account: String
     let isManaged: Bool
     let rules: [PolicyRules.Rule]
-    let uses: [String: Int64]
+    let uses: LastUses
+  }
+
+  private struct LastUses {
+    /// By rule; "" for callers that need none.
+    var times: [String: Int64] = [:]
+    /// The trail has older records, which were not read.
+    var hasOlder = false
   }
 
   /// A caller as rules name it.
@@ -97,29 +104,31 @@ extension Ask {
   }
 
   private func row(of account: String) async -> Row {
-    guard await mayManage(account) else { return Row(account: account, isManaged: false, rules: [], uses: [:]) }
+    guard await mayManage(account) else { return Row(account: account, isManaged: false, rules: [], uses: LastUses()) }
     let rules = (try? await call(PolicyRules.self, .init(account: account)).get().rules) ?? []
     return Row(account: account, isManaged: true, rules: rules, uses: await lastUses(of: account))
   }
 
-  /// By rule; "" for callers that need none.
-  private func lastUses(of account: String) async -> [String: Int64] {
+  private func lastUses(of account: String) async -> LastUses {
     guard case .success(let trail) = await call(AuditList.self, .init(account: account, limit: Self.mostRecords)) else {
-      return [:]
+      return LastUses()
     }
-    var uses: [String: Int64] = [:]
+    var uses = LastUses(hasOlder: trail.next != nil)
     for line in trail.records where line.result == "ok" && [.release, .idToken, .use].contains(line.action) {
-      uses[line.rule ?? "", default: 0] = max(uses[line.rule ?? ""] ?? 0, line.last)
+      uses.times[line.rule ?? "", default: 0] = max(uses.times[line.rule ?? ""] ?? 0, line.last)
     }
     return uses
   }
 
   private func cell(_ row: Row, _ rules: [PolicyRules.Rule]) -> HTML {
     guard !rules.isEmpty else { return "<td><span class=\"soft\">no</span></td>" }
-    return "<td>\(rules.prefix(Self.mostRules).map { described($0, row.uses) })</td>"
+    let hidden = rules.count - Self.mostRules
+    let more: HTML =
+      hidden <= 0 ? "" : "<p class=\"soft\">and \(hidden) more: <code>grantctl explain</code> shows them</p>"
+    return "<td>\(rules.prefix(Self.mostRules).map { described($0, row.uses) })\(more)</td>"
   }
 
-  private func described(_ rule: PolicyRules.Rule, _ uses: [String: Int64]) -> HTML {
+  private func described(_ rule: PolicyRules.Rule, _ uses: LastUses) -> HTML {
     let access = (rule.access.map(\.rawValue) + (rule.methods ?? [])).joined(separator: ", ")
     let caps = [
       rule.scopes.map { "only \($0.joined(separator: " "))" },
@@ -131,12 +140,13 @@ extension Ask {
     let source = rule.source.flatMap { $0 == rule.rule ? nil : ", \($0)" } ?? ""
     return """
       \(Parts.badge("good", "\(access)"))\(caps.compactMap(\.self).map { cap -> HTML in "<p><bdi>\(cap)</bdi></p>" })\
-      <p><bdi>\(rule.rule)\(source)</bdi></p>\(lastUse(uses[rule.rule]))
+      <p><bdi>\(rule.rule)\(source)</bdi></p>\(lastUse(rule.rule, uses))
       """
   }
 
-  private func lastUse(_ at: Int64?) -> HTML {
-    "<p>\(at.map { "last used \(TimeText.ago($0, now: now))" } ?? "no use in the audit trail")</p>"
+  private func lastUse(_ rule: String, _ uses: LastUses) -> HTML {
+    let none = uses.hasOlder ? "no use in the latest \(Self.mostRecords) records" : "no use in the audit trail"
+    return "<p>\(uses.times[rule].map { "last used \(TimeText.ago($0, now: now))" } ?? none)</p>"
   }
 
   private func own(_ row: Row) async -> HTML {
@@ -146,7 +156,7 @@ extension Ask {
       let scopes: HTML = result.scopes.map { "<p>only \($0.joined(separator: " "))</p>" } ?? ""
       let confirm: HTML = result.confirm == nil ? "" : "<p>a user approves each release</p>"
       let badge = result.allowed ? Parts.badge("good", "use") : Parts.badge("neutral", "no")
-      let use = row.isManaged && result.rule == nil ? lastUse(row.uses[""]) : ""
+      let use = row.isManaged && result.rule == nil ? lastUse("", row.uses) : ""
       return "<td>\(badge)\(scopes)\(confirm)<p><bdi>\(Parts.sentence(result.why), limit: 200)</bdi></p>\(use)</td>"
     }
   }
