@@ -232,6 +232,7 @@ import Testing
     var configuration = CallbackListener.Configuration()
     configuration.limits.connections = 4
     configuration.limits.waiting = 16
+    configuration.limits.firstWords = .seconds(5)
     configuration.ipv6 = false
     let users = Users()
     try await withListener(configuration, users: users.lookup) { _, client async throws in

@@ -179,7 +179,7 @@ private final class Echo: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
-    case "/last": .stream(within: .seconds(2), else: HTTPReply(.gatewayTimeout))
+    case "/last": .stream(within: .seconds(4), else: HTTPReply(.gatewayTimeout))
     case "/stream", "/later": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
     }

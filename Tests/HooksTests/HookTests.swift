@@ -132,8 +132,8 @@ import Testing
       "polite", "trap 'touch $here/polite-done; exit 0' TERM; touch $here/1; sleep 60 & wait")
     let stubborn = try folder.script("stubborn", "trap '' TERM; echo $$ > $here/2; while :; do sleep 1; done")
     let hooks = Hooks([.test(quick, name: "a:1"), .test(polite, name: "a:2"), .test(stubborn, name: "a:3")]) {
-      $0.ending = .seconds(1)
-      $0.grace = .seconds(1)
+      $0.ending = .seconds(3)
+      $0.grace = .seconds(3)
     }
     hooks.handle(Self.event)
     #expect(await eventually { folder.has("1") && folder.read("2")?.hasSuffix("\n") == true })

@@ -46,7 +46,7 @@ import Testing
     )
     let begun = monotonic()
     let report = await Run.report(
-      program, environment: ["PATH=/usr/bin:/bin"], timeout: .seconds(1), grace: .milliseconds(500))
+      program, environment: ["PATH=/usr/bin:/bin"], timeout: .seconds(3), grace: .milliseconds(500))
     #expect(report.result == .timedOut)
     #expect(monotonic() - begun < .seconds(10))
     for name in ["1", "2"] {

@@ -50,7 +50,7 @@ struct MainJobTests {
   func severalLifetimes(rotation: DemoServer.Rotation) async throws {
     let wish = Wish.shortLived {
       $0.rotation = rotation
-      $0.provider = "rotation = \"\(rotation == .grace ? "grace \(5 * slowness)s" : rotation.rawValue)\""
+      $0.provider = "rotation = \"\(rotation == .grace ? "grace 60s" : rotation.rawValue)\""
     }
     try await Rig.with(wish) { rig in
       try await rig.login()

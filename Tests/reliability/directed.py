@@ -24,7 +24,7 @@ from machine import Skip, loopback_up, namespace, raise_files
 from provider.judge import self_test
 from stage import Stage
 
-CASE_SECONDS = 180
+CASE_SECONDS = 400
 PARTS = refreshes, providers, state, rows, callers, disks, copies, headers, kept
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 

@@ -97,7 +97,7 @@ class World(Trouble, Traffic):
     async def run(self):
         tasks = [asyncio.create_task(self.client(self.random("client", number))) for number in range(CLIENTS)]
         tasks += [asyncio.create_task(self.weather(server, realm)) for server, realm in zip(self.servers, self.realms)]
-        tasks.append(asyncio.create_task(self.people()))
+        tasks += [asyncio.create_task(self.people()), asyncio.create_task(self.note_pauses())]
         trouble = asyncio.create_task(self.trouble())
         ending = asyncio.create_task(asyncio.sleep(self.options.seconds))
         await asyncio.wait([ending, trouble, *tasks], return_when=asyncio.FIRST_COMPLETED)

@@ -106,6 +106,14 @@ class Trouble:
     def frozen_long(self):
         return any(end - start > 30 for start, end in self.frozen)
 
+    async def note_pauses(self):
+        """Times at which this machine gave this process no turn, and probably none to the daemon."""
+        while not self.over.is_set():
+            start = time.monotonic()
+            await asyncio.sleep(0.1)
+            if (now := time.monotonic()) - start > 0.6:
+                self.frozen.append((start, now))
+
     async def freeze(self, seconds):
         start = time.monotonic()
         self.daemon.freeze()

@@ -125,9 +125,9 @@ struct SecretTests {
       handed.insert(try #require(try await rig.callback(of: pending).value("state")))
       // The truncated response is the last one: it may have had alice's next refresh token, and then her grant is lost.
       for kind in [DemoServer.Fault.Kind.status, .oauthError, .html200, .expiresInString, .truncated] {
-        try rig.demo.fault(kind, at: .tokenRefresh, times: 1) { $0.error = "temporarily_unavailable" }
         // What the fault before it left may be over, and the next one a second away.
         handed.insert(try await eventually("a token") { try? await rig.token().access_token })
+        try rig.demo.fault(kind, at: .tokenRefresh, times: 1) { $0.error = "temporarily_unavailable" }
         let asked = rig.count(.tokenRefresh)
         try await eventually("a refresh that meets it") { rig.count(.tokenRefresh) > asked }
       }
@@ -235,8 +235,12 @@ struct NotifyTests {
       #expect(try await rig.terminate() == 0)
       #expect(manager.messages().contains { $0.hasPrefix("STOPPING=1") })
       try await rig.start()
-      #expect(manager.messages().contains("STATUS=reading accounts: 1 of 1"))
-      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 8)
+      try await eventually("the status of the start") {
+        manager.messages().contains("STATUS=reading accounts: 1 of 1")
+      }
+      try await eventually("the time for it is extended") {
+        manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 8
+      }
     }
   }
 

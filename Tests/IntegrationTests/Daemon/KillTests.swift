@@ -19,7 +19,7 @@ struct KillTests {
     Wish {
       $0.accessTTL = 4
       $0.rotation = rotation
-      $0.provider = "rotation = \"\(rotation == .grace ? "grace \(5 * slowness)s" : rotation.rawValue)\""
+      $0.provider = "rotation = \"\(rotation == .grace ? "grace 60s" : rotation.rawValue)\""
       $0.refresh = "share = 0.25\njitter = 0\nretry_delays = [\"1s\"]"
     }
   }
@@ -79,10 +79,11 @@ struct KillTests {
     try await Rig.with { rig in
       let login = try await rig.startLogin()
       let callback = try await rig.callback(of: login)
-      try rig.demo.fault(.delay, at: .tokenCode, times: 1) { $0.seconds = 1 }
+      try rig.demo.fault(.delay, at: .tokenCode, times: 1) { $0.seconds = 60 }
       let page = Task { try? await Browser.open(callback.url) }
       try await eventually("the exchange is under way") { rig.demo.stats().requests["token.code"] == 1 }
       try rig.kill9()
+      rig.demo.release()
       _ = await page.value
       try await rig.start()
       #expect(try await rig.call("login.list")["logins"]?.array == [])

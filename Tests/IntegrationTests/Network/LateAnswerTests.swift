@@ -70,7 +70,7 @@ struct LateAnswerTests {
 
   @Test("by a few seconds is taken, and the refresh token is sent once")
   func late() async throws {
-    try await with(answeredIn: 36) { rig, provider, callers in
+    try await with(answeredIn: 42) { rig, provider, callers in
       for caller in callers {
         let error = await #expect(throws: SocketClientError.self) { try await caller.value }
         if case .rpc(let error)? = error { #expect(error.reason == .temporarilyUnavailable, "\(error)") }

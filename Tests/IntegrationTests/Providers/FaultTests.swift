@@ -115,7 +115,7 @@ struct FaultTests {
     let wish = Wish {
       $0 = Self.short
       $0.rotation = rotation
-      $0.provider = "rotation = \"\(rotation == .grace ? "grace \(5 * slowness)s" : rotation.rawValue)\""
+      $0.provider = "rotation = \"\(rotation == .grace ? "grace 60s" : rotation.rawValue)\""
     }
     try await Rig.with(wish) { rig in
       try rig.demo.fault(.dropAfterCommit, at: .tokenRefresh, times: 1)

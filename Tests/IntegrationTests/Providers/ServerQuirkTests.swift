@@ -163,8 +163,12 @@ struct ServerQuirkTests {
 
   @Test("a refresh token that ends with its access token is used in time, again and again")
   func shortRefreshTokens() async throws {
-    try await Rig.with(.shortLived { $0.accessTTL = 6 }) { rig in
-      rig.demo.changeSettings { $0.refreshTTL = .seconds(6) }
+    let wish = Wish {
+      $0.accessTTL = 20
+      $0.refresh = "share = 0.1\njitter = 0\nretry_delays = [\"1s\"]"
+    }
+    try await Rig.with(wish) { rig in
+      rig.demo.changeSettings { $0.refreshTTL = .seconds(20) }
       try await rig.login()
       try await eventually("two lifetimes") { try await rig.account().generation >= 3 }
       #expect(try await works(try await rig.token().access_token, at: rig.demo))

@@ -86,21 +86,25 @@ final class Child: Sendable {
   }
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago. It is below the ports that the kernel chooses from (ip(7),
+/// `ip_local_port_range`).
 func freePort() throws -> Int {
-  let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-  defer { close(descriptor) }
-  var address = sockaddr_in()
-  address.sin_family = sa_family_t(AF_INET)
-  address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-  var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-  let code = withUnsafeMutablePointer(to: &address) { pointer in
-    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-      bind(descriptor, $0, length) == 0 ? getsockname(descriptor, $0, &length) : -1
+  for _ in 0..<100 {
+    let port = UInt16.random(in: 20_000..<32_000)
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = port.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    let code = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+      }
     }
+    if code == 0 { return Int(port) }
   }
-  guard code == 0 else { throw POSIXError(.EADDRINUSE) }
-  return Int(UInt16(bigEndian: address.sin_port))
+  throw POSIXError(.EADDRINUSE)
 }
 
 /// Whether this machine has ::1.

@@ -57,7 +57,8 @@ final class Rig: Sendable {
     options.clients = [wish.client]
     options.settings.accessTTL = .seconds(wish.accessTTL)
     options.settings.rotation = wish.rotation
-    options.settings.grace = .seconds(5 * slowness)
+    // Longer than a kill, a start and a pause of this machine.
+    options.settings.grace = .seconds(60)
     demo = try await DemoServer.start(options)
     other = wish.hasSecondProvider ? try await DemoServer.start(options) : nil
     relay = wish.isRelayed ? Relay(to: demo.port) : nil

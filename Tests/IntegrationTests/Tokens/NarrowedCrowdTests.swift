@@ -62,7 +62,7 @@ struct NarrowedCrowdTests {
   func killed() async throws {
     let wish = Wish {
       $0.rotation = .grace
-      $0.provider = "rotation = \"grace \(5 * slowness)s\""
+      $0.provider = "rotation = \"grace 60s\""
     }
     try await Rig.with(wish) { rig in
       try await rig.login()

@@ -182,7 +182,7 @@ import Testing
         times.append(clock.now - begun)
       }
       // All that the eight have sent takes seconds.
-      #expect(times.sorted()[45] < .milliseconds(400) * slowness, "\(times.sorted())")
+      #expect(times.sorted()[40] < .milliseconds(1000) * slowness, "\(times.sorted())")
     }
   }
 

@@ -80,11 +80,11 @@ def takeover(world):
     other_run(world)
     world.sql(
         f"UPDATE grantd.refresh SET fence = nextval('grantd.fence'), {OTHER}, {ENDED}, refresh_token_hash = 'x', "
-        "sent_at = 1, attempts = 1, renewed_at = clock_timestamp() - interval '596 s'")
+        "sent_at = 1, attempts = 1, renewed_at = clock_timestamp() - interval '590 s'")
     one.attempt("token.report_rejected", account="a", generation=generation(world), timeout=0.5)
     time.sleep(2)
     assert world.provider.refreshes() == 1
-    eventually("the lease is taken over", lambda: one.get("a") == "a-a3", 30)
+    eventually("the lease is taken over", lambda: one.get("a") == "a-a3", 40)
     assert world.provider.refreshes() == 2
 
 
@@ -226,7 +226,7 @@ def stopped(world):
     one, two = world.machine("one"), world.machine("two")
     one.adopt("a")
     eventually("the account is known", lambda: two.get("a") == "a-a2")
-    call = under_way(world, one, 0.5)
+    call = under_way(world, one, 3)
     one.process.send_signal(signal.SIGSTOP)
     world.sql(f"UPDATE grantd.refresh SET {ENDED}")
     two.attempt("token.report_rejected", account="a", generation=generation(world), timeout=1)
