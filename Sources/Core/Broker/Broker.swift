@@ -345,5 +345,8 @@ extension Broker: JournalSource {
 
   func follow(_ account: AccountName) async { await accounts.follow(account) }
 
-  func keep(over known: Set<AccountName>) async throws(StoreError) { try await accounts.keep(over: known) }
+  func keep(over copy: AccountsOfCopy) async throws(StoreError) {
+    try await accounts.keep(over: copy)
+    try await revocations.keep(over: accounts)
+  }
 }

@@ -17,10 +17,10 @@ extension CommitQueue {
   /// Makes transactions without an answer void: a transaction that begins later finds another group before it.
   private func fence(_ writer: Writer, _ session: DatabaseSession, _ questions: [Query]) throws -> [Answer] {
     let fence = Data(randomBytes(8))
-    let known = [latest, sent, fenced].map(ColumnValue.blob)
+    let known = [latest] + unconfirmed
+    let places = known.indices.map { "$\($0 + 3)::bytea" }.joined(separator: ", ")
     // Its own COMMIT may be without an answer, too.
-    let before = fenced
-    fenced = fence
+    sends(fence)
     let answers = try session.run(
       [
         Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
@@ -29,13 +29,13 @@ extension CommitQueue {
         Query(
           """
           UPDATE grantd.writer SET last = $2::bytea
-            WHERE node = $1::text AND last IN ($3::bytea, $4::bytea, $5::bytea)
-          """, [.text(writer.node), .blob(fence)] + known),
+            WHERE node = $1::text AND last IN (\(places))
+          """, [.text(writer.node), .blob(fence)] + known.map(ColumnValue.blob)),
       ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
     let found = answers[2].value?.blob
-    // Neither the latest group nor the one without an answer: this is another copy, and so are its other answers.
-    guard found == latest || found == sent || found == before else { throw otherCopy }
-    latest = fence
+    // Neither the latest group nor one without an answer: this is another copy, and so are its other answers.
+    guard let found, known.contains(found) else { throw otherCopy }
+    confirm(fence)
     return answers
   }
 
@@ -62,15 +62,17 @@ extension CommitQueue {
     let found = try session.ask(
       "SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node.id)], until: deadline
     ).value?.blob
+    let isOther = found.map { $0 != latest && !unconfirmed.contains($0) } ?? !latest.isEmpty
     let group = Data(randomBytes(8))
+    sends(group)
     var freed = try node.register(session, group: group, until: deadline)
-    let isOther = found != latest && found != sent && found != fenced
     if isOther {
       // A dump has leases that were given back since.
       let kept = held.withLock { $0.values.map { String(Int64(bitPattern: $0.fence)) } }
       freed += try node.release(session, except: kept, until: deadline)
     }
-    (latest, hasFailed) = (group, false)
+    confirm(group)
+    hasFailed = false
     tell(Set(freed.map { Report(.account, $0) }))
     return isOther
   }

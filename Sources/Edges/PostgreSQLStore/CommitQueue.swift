@@ -16,6 +16,7 @@ final class CommitQueue: @unchecked Sendable {
   static let patience = Duration.seconds(10)
   /// After a failure to connect, the next attempt waits so long.
   static let pause = Duration.milliseconds(300)
+  private static let mostUnconfirmed = 8
 
   struct Inbox {
     var isOpen = true
@@ -34,16 +35,14 @@ final class CommitQueue: @unchecked Sendable {
   private var lastFailure: (failure: StoreError, at: Duration)?
   /// A group was not written, and ``enter(_:isOwn:_:until:)`` has not succeeded since.
   var hasFailed = false
-  /// The group that was sent last.
-  var sent = Data()
-  /// The last value by which transactions without an answer were made void.
-  var fenced = Data()
+  /// Values that transactions without an answer may have written instead of ``latest``, the newest last.
+  var unconfirmed: [Data] = []
   /// Logins that this store has written.
   private var knownLogins: Set<LoginID> = []
   /// Nil: the node is not registered yet.
   var writer: Writer?
-  /// The latest group in the database.
-  var latest = Data()
+  /// The latest group in the database. Set by ``confirm(_:)``.
+  private(set) var latest = Data()
   var timeline = ""
   /// Called with the rows that a transaction changed.
   var tell: @Sendable (Set<Report>) -> Void = { _ in }
@@ -188,6 +187,13 @@ final class CommitQueue: @unchecked Sendable {
     }
   }
 
+  /// A transaction that writes this value is sent.
+  func sends(_ value: Data) { unconfirmed = unconfirmed.suffix(Self.mostUnconfirmed - 1) + [value] }
+
+  /// The value is in the database. A transaction that was sent before it and still waits for the row's lock finds another
+  /// value than it expects.
+  func confirm(_ value: Data) { (latest, unconfirmed) = (value, []) }
+
   var otherCopy: StoreError {
     .shared(.init(.otherCopy, target.location, "this machine's latest write is missing, as in a restored copy"))
   }
@@ -206,12 +212,12 @@ final class CommitQueue: @unchecked Sendable {
         jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline,
         intents: try intents(of: jobs, writer, session), isKnown: { knownLogins.contains($0) })
       do {
-        sent = group.id
+        sends(group.id)
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
           throw otherCopy
         }
-        latest = group.id
+        confirm(group.id)
         return group.results(answers)
       } catch let failure as SessionFailure {
         guard failure.isUnknown else { throw failure }

@@ -46,8 +46,7 @@ final class Keeper: @unchecked Sendable {
   var identity: String?
   /// All accounts are compared at the next reading, since the broker has kept what another copy of the database lacks.
   var mustCompare = false
-  /// The database is another copy, and the broker has not kept what it lacks.
-  private let copy = Mutex(false)
+  private let copies = Mutex(Copies())
   /// Whether the session has the node's lock: no other process has its id.
   private let owned = Mutex(false)
   private(set) var isDeaf = false
@@ -63,6 +62,12 @@ final class Keeper: @unchecked Sendable {
     var caughtUp: Duration?
   }
 
+  /// Copies of the database by their numbers: the latest found, and the latest whose lacks the broker has written back.
+  private struct Copies {
+    var found = 0
+    var kept = 0
+  }
+
   init(
     _ target: Target, _ node: OwnNode, _ clock: SharedStoreClock, _ changes: AsyncStream<ChangesElsewhere>.Continuation
   ) {
@@ -75,21 +80,25 @@ final class Keeper: @unchecked Sendable {
 
   var hasNode: Bool { owned.withLock { $0 } }
 
-  /// See ``PostgreSQLStore/isOtherCopy``.
-  var isOtherCopy: Bool { copy.withLock { $0 } }
+  /// The number of another copy of the database, if the broker has not kept what it lacks.
+  var otherCopy: Int? { copies.withLock { $0.found > $0.kept ? $0.found : nil } }
 
-  /// The database is another copy. The broker keeps what it lacks, and then ``compareAll()`` follows.
+  /// The database is another copy. The broker keeps what it lacks, and then ``keptOverCopy(_:)`` follows.
   func foundCopy() {
-    let isFirst = copy.withLock { isOther in
-      defer { isOther = true }
-      return !isOther
+    let isFirst = copies.withLock { copies in
+      defer { copies.found += 1 }
+      return copies.found == copies.kept
     }
     if isFirst { changes.yield(.otherCopy) }
   }
 
-  /// Compares memory with all rows.
-  func compareAll() {
-    copy.withLock { $0 = false }
+  /// Compares memory with all rows, unless a further copy was found.
+  func keptOverCopy(_ number: Int) {
+    let isLatest = copies.withLock { copies in
+      copies.kept = number
+      return copies.found == number
+    }
+    guard isLatest else { return }
     queue.async {
       self.mustCompare = true
       if let session = try? self.connected(), self.mustCompare { try? self.catchUp(session) }

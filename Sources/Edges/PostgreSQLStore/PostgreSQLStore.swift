@@ -70,7 +70,8 @@ public final class PostgreSQLStore: Store {
     let writer = Writer(node: node.id, run: node.run, sealer: key.sealer)
     let group = Data(surroundings.randomBytes(8))
     let freed = try await queue.use { session, deadline in
-      (queue.writer, queue.latest) = (writer, group)
+      queue.writer = writer
+      queue.confirm(group)
       return try registered.register(session, group: group, until: deadline)
     }
     queue.tell = { [weak keeper] in keeper?.tell($0) }
@@ -208,18 +209,32 @@ public final class PostgreSQLStore: Store {
     return notices + keeper.state.view.warnings
   }
 
-  public var isOtherCopy: Bool { keeper.isOtherCopy }
+  public var isOtherCopy: Bool { keeper.otherCopy != nil }
 
-  public func keptOverCopy() { keeper.compareAll() }
+  public func keptOverCopy(_ number: Int) { keeper.keptOverCopy(number) }
 
-  public func otherCopy() async throws(StoreError) -> Set<AccountName>? {
-    guard isOtherCopy else { return nil }
+  public func otherCopy() async throws(StoreError) -> AccountsOfCopy? {
+    guard let number = keeper.otherCopy else { return nil }
     let rows = try await queue.use { session, deadline in
       try session.ask(
-        "SELECT account FROM grantd.grants UNION SELECT name FROM grantd.change WHERE kind = 'account'", until: deadline
+        """
+        SELECT account, NULL::int8 FROM grantd.grants
+          UNION ALL SELECT name, (extract(epoch FROM max(at)) * 1000)::int8 FROM grantd.change c
+            WHERE kind = 'account' AND NOT EXISTS (SELECT 1 FROM grantd.grants g WHERE g.account = c.name)
+            GROUP BY name
+        """, until: deadline
       ).rows
     }
-    return Set(rows.compactMap { $0.first?.text }.compactMap(AccountName.init))
+    var copy = AccountsOfCopy(number: number, names: [], removed: [:])
+    for row in rows {
+      guard let name = row.first?.text.flatMap(AccountName.init) else { continue }
+      if let time = row[1].integer {
+        copy.removed[name] = Timestamp(milliseconds: time)
+      } else {
+        copy.names.insert(name)
+      }
+    }
+    return copy
   }
 
   public var repairs: [String] { own.repairs }

@@ -110,6 +110,32 @@ import Testing
     #expect(world.provider.revoked.isEmpty)
   }
 
+  @Test("A revocation that another copy of the database brings back does not end a later login")
+  func returned() async throws {
+    let providers = [NamingProvider(.plain { $0.revocation = .bearer })]
+    let world = try await SharedWorld(accounts: [], providers: providers)
+    let site = world.brokers[0]
+    #expect(await site.callBack(try await site.start("home")).kind == .completed)
+    let earlier = try #require(world.database.disk.grant("home"))
+    let revocation = await site.broker.revocations.new(
+      Secret("old"), "refresh_token", site.broker.revocations.context(of: earlier), provider: provider("example"))
+    world.clock.advance(.seconds(10))
+    #expect(await site.callBack(try await site.start("home")).kind == .completed)
+    let later = try #require(world.database.disk.grant("home"))
+    #expect(later.loggedInAt > earlier.loggedInAt)
+    for broker in world.brokers { world.database.silence(broker.store) }
+    site.store.finds(copyWith: [account("home")])
+    try await world.database.join().commit([.putGrant(earlier), .putRevocation(revocation)])
+    world.clock.advance(.seconds(120))
+    _ = await site.broker.tick()
+    await settle()
+    #expect(world.database.disk.revocations.isEmpty)
+    #expect(world.database.disk.grant("home")?.loggedInAt == later.loggedInAt)
+    _ = await site.broker.tick()
+    await settle()
+    #expect(world.provider.revoked.isEmpty)
+  }
+
   @Test("A registration expects its name to be free, and others follow it")
   func registration() async throws {
     let world = try await SharedWorld()

@@ -128,6 +128,91 @@ import Testing
     #expect(!site.store.isOtherCopy)
   }
 
+  @Test("An account whose row in the copy cannot be read ends neither the comparison nor the renewals of the others")
+  func unreadableInCopy() async throws {
+    let world = try await SharedWorld(accounts: ["home", "work"])
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    site.store.finds(copyWith: [account("home")])
+    site.store.cannotRead([account("home")])
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    #expect(await world.clock.reaches(by: .seconds(1)) { !site.store.isOtherCopy })
+    #expect(await world.clock.reaches(by: .seconds(1)) { await site.isSaved })
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(await site.broker.journal.failure == nil)
+    world.clock.advance(.seconds(3600))
+    #expect(try await site.token("work", timeout: 300) == "work-a3")
+  }
+
+  @Test("A notification about a row that cannot be read stops no other account")
+  func unreadableChange() async throws {
+    let world = try await SharedWorld(accounts: ["home", "work"])
+    let site = world.brokers[0]
+    site.store.cannotRead([account("home")])
+    let both = [account("home"), account("work")]
+    let changes = both.compactMap { name in world.database.disk.grant(name.rawValue).map { Change.putGrant($0) } }
+    try await world.database.join().commit(changes)
+    await settle()
+    #expect(await site.broker.journal.failure == nil)
+    #expect(try await site.token("work") == "work-a2")
+    // Its refresh waits, as after any other failure.
+    let reads = site.store.reads
+    #expect(await site.reason("home") == .temporarilyUnavailable)
+    #expect(site.store.reads - reads < 10)
+    #expect(await site.broker.journal.failure == nil)
+  }
+
+  @Test("A login to an account that the copy lacks is saved while the copy is compared")
+  func loginDuringComparison() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    for broker in world.brokers { world.database.silence(broker.store) }
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    site.store.finds(copyWith: [])
+    #expect(await site.callBack(try site.start("work")).kind == .completed)
+    #expect(world.database.disk.grant("work") != nil)
+    #expect(world.provider.revoked.isEmpty)
+  }
+
+  @Test(
+    "An account that the copy knows as removed stays if it was signed in to after the removal",
+    arguments: [true, false])
+  func loginAfterRemoval(isLater: Bool) async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    let login = try #require(world.database.disk.grant("work")).loggedInAt
+    for broker in world.brokers { world.database.silence(broker.store) }
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    site.store.finds(
+      copyWith: [], removed: [account("work"): isLater ? login - .seconds(1) : login + .seconds(1)])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    #expect((world.database.disk.grant("work") != nil) == isLater)
+    #expect(await (site.broker.accounts[account("work")] != nil) == isLater)
+  }
+
+  @Test("If a further copy is found while the first is compared, it is compared too")
+  func secondCopy() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    for broker in world.brokers { world.database.silence(broker.store) }
+    try await world.database.join().commit([.removeGrant(account("work"))])
+    site.store.finds(copyWith: [account("work")])
+    site.store.finds(copyWith: [])
+    site.store.keptOverCopy(1)
+    #expect(site.store.isOtherCopy)
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+  }
+
   @Test("A page of accounts that cannot be read is compared with the copy later, and nothing is lost")
   func unreadablePage() async throws {
     let world = try await SharedWorld()

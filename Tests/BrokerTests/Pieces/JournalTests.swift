@@ -14,7 +14,7 @@ import Testing
     func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount]) { (StoredState(), []) }
     func changes(of account: AccountName) -> [Change]? { changes.isEmpty ? nil : changes }
     func follow(_ account: AccountName) async { followed.append(account) }
-    func keep(over known: Set<AccountName>) async throws(StoreError) {}
+    func keep(over copy: AccountsOfCopy) async throws(StoreError) {}
   }
 
   @BrokerActor private func grant(_ generation: Int64, at now: Timestamp) -> SavedGrant {
@@ -95,7 +95,7 @@ import Testing
       return [.putGrant(grant)]
     }
     func follow(_ account: AccountName) async {}
-    func keep(over known: Set<AccountName>) async throws(StoreError) {}
+    func keep(over copy: AccountsOfCopy) async throws(StoreError) {}
   }
 
   @Test("However many ask, one task saves, many accounts at a time, and each once")

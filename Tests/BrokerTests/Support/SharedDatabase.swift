@@ -239,11 +239,13 @@ final class SharedStore: Store {
     var waiting: [CheckedContinuation<Void, Never>] = []
     var failsLookups = false
     var found: StoreError?
-    var copy: Set<AccountName>?
+    var copy: AccountsOfCopy?
+    var copies = 0
     var rebuilds = 0
     /// Commits that were not made, which their callers could not know.
     var lost = 0
     var reads = 0
+    var unreadable: Set<AccountName> = []
     /// The number of the next reads that fail.
     var failingReads = 0
   }
@@ -262,6 +264,8 @@ final class SharedStore: Store {
   }
 
   var lost: Int { state.withLock { $0.lost } }
+  /// These accounts' rows are damaged.
+  func cannotRead(_ accounts: Set<AccountName>) { state.withLock { $0.unreadable = accounts } }
   func failsNextReads(_ count: Int) { state.withLock { $0.failingReads = count } }
 
   /// How often accounts were read.
@@ -321,11 +325,16 @@ final class SharedStore: Store {
   }
 
   var isOtherCopy: Bool { state.withLock { $0.copy != nil } }
-  func otherCopy() async throws(StoreError) -> Set<AccountName>? { state.withLock { $0.copy } }
-  func keptOverCopy() { state.withLock { $0.copy = nil } }
+  func otherCopy() async throws(StoreError) -> AccountsOfCopy? { state.withLock { $0.copy } }
+  func keptOverCopy(_ number: Int) { state.withLock { if $0.copy?.number == number { $0.copy = nil } } }
 
   /// The next look at the database finds another copy, which knows these accounts.
-  func finds(copyWith known: Set<AccountName>) { state.withLock { $0.copy = known } }
+  func finds(copyWith known: Set<AccountName>, removed: [AccountName: Timestamp] = [:]) {
+    state.withLock { state in
+      state.copies += 1
+      state.copy = AccountsOfCopy(number: state.copies, names: known, removed: removed)
+    }
+  }
 
   /// The next look at the database finds this.
   func finds(_ error: StoreError?) { state.withLock { $0.found = error } }
@@ -395,6 +404,8 @@ final class SharedStore: Store {
       return true
     }
     guard !fails else { throw MemoryStore.failure }
+    let damaged = state.withLock { state in accounts.first { state.unreadable.contains($0) } }
+    if let damaged { throw .unreadableAccount(damaged, detail: "its row was changed") }
     return try await pass { () throws(StoreError) in accounts.compactMap { database.stored($0) } }
   }
 

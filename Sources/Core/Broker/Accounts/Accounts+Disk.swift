@@ -66,14 +66,9 @@ extension Accounts {
     for start in stride(from: 0, to: sorted.count, by: Limit.loadedAccounts) {
       let page = Array(sorted[start..<min(start + Limit.loadedAccounts, sorted.count)])
       let before = page.map { journal.revision(of: $0) }
-      let stored: [AccountName: StoredAccount]
-      do throws(StoreError) {
-        let read = try await journal.store.read(page)
-        stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
-      } catch {
-        return journal.failed(error)
-      }
-      for (account, revision) in zip(page, before) {
+      let (stored, unreadable): ([AccountName: StoredAccount], Set<AccountName>)
+      do throws(StoreError) { (stored, unreadable) = try await read(page) } catch { return journal.failed(error) }
+      for (account, revision) in zip(page, before) where !unreadable.contains(account) {
         await journal.lock(account)
         if journal.revision(of: account) == revision {
           follow(account, to: stored[account], replacing: false)
@@ -85,6 +80,40 @@ extension Accounts {
     }
   }
 
+  /// A row that cannot be read concerns only its account: it is left out, and named.
+  private func read(
+    _ page: [AccountName]
+  ) async throws(StoreError) -> (stored: [AccountName: StoredAccount], unreadable: Set<AccountName>) {
+    var stored: [AccountName: StoredAccount] = [:]
+    do throws(StoreError) {
+      for account in try await journal.store.read(page) { stored[account.grant.account] = account }
+      return (stored, [])
+    } catch .unreadableAccount {
+      // Each alone.
+    } catch {
+      throw error
+    }
+    var unreadable: Set<AccountName> = []
+    for name in page {
+      do throws(StoreError) {
+        stored[name] = try await journal.store.read(name)
+      } catch .unreadableAccount(let account, let detail) {
+        unreadable.insert(name)
+        reportUnreadable(account, detail)
+      } catch {
+        throw error
+      }
+    }
+    return (stored, unreadable)
+  }
+
+  private func reportUnreadable(_ account: AccountName, _ detail: String) {
+    // A start has reported an unreadable account.
+    guard table[account].map({ !$0.isUnreadable }) ?? true else { return }
+    let error = StoreError.unreadableAccount(account, detail: detail)
+    logger.error("\(error.message)", metadata: ["account": "\(account)", "hint": "\(error.hint)"])
+  }
+
   /// Requires the account's lock. The broker discards the answers of its running requests for the account.
   ///
   /// - Parameter replacing: the caller will replace or remove the grant, regardless of the answer.
@@ -92,16 +121,32 @@ extension Accounts {
     let stored: StoredAccount?
     do throws(StoreError) {
       stored = try await journal.store.read(account)
+    } catch .unreadableAccount(_, let detail) {
+      return reportUnreadable(account, detail)
     } catch {
       return journal.failed(error)
     }
     follow(account, to: stored, replacing: replacing)
   }
 
+  /// Why the account's row cannot be read; nil: it can, or the store fails.
+  func damage(of account: AccountName) async -> StoreError? {
+    do throws(StoreError) {
+      _ = try await journal.store.read(account)
+      return nil
+    } catch {
+      if case .unreadableAccount = error { return error }
+      return nil
+    }
+  }
+
   private func follow(_ account: AccountName, to stored: StoredAccount?, replacing: Bool) {
     guard let stored else {
-      // keep(over:) decides.
-      if journal.store.isOtherCopy { return }
+      if journal.store.isOtherCopy {
+        // keep(over:) decides, unless the caller replaces or removes the grant: it has the lock until then.
+        if replacing { journal.read(account, at: nil, of: nil) }
+        return
+      }
       journal.read(account, at: nil, of: nil)
       if contains(account) { self[account] = nil }
       return changed(account)
@@ -141,30 +186,31 @@ extension Accounts {
   /// The shared database is another copy, which may lack logins that memory has: they are kept, and written back. An
   /// account that the copy lacks and that it does not know as removed was created after the copy was made.
   ///
-  /// - Parameter known: the accounts that are in the copy, or were removed in it.
   /// - Throws: if a page cannot be read; the accounts before it are kept.
-  func keep(over known: Set<AccountName>) async throws(StoreError) {
+  func keep(over copy: AccountsOfCopy) async throws(StoreError) {
     defer { journal.saveSoon() }
     let all = Array(names)
     for start in stride(from: 0, to: all.count, by: Limit.loadedAccounts) {
       let page = Array(all[start..<min(start + Limit.loadedAccounts, all.count)])
-      let read = try await journal.store.read(page)
-      let stored = Dictionary(read.map { ($0.grant.account, $0) }) { first, _ in first }
-      for account in page {
+      let (stored, unreadable) = try await read(page)
+      for account in page where !unreadable.contains(account) {
         await journal.lock(account)
-        keep(account, over: stored[account], isKnown: known.contains(account))
+        keep(account, over: stored[account], copy)
         journal.unlock(account)
       }
     }
   }
 
-  private func keep(_ account: AccountName, over stored: StoredAccount?, isKnown: Bool) {
+  private func keep(_ account: AccountName, over stored: StoredAccount?, _ copy: AccountsOfCopy) {
     guard let own = table[account], !own.isUnreadable else { return }
     if let stored {
       guard Self.isEarlier(stored.grant, than: own.saved) else { return }
-    } else if isKnown {
+    } else if copy.isRemoved(account, loggedInAt: own.saved.loggedInAt) {
       // Removed by another machine. A request under way ends first, and its commit finds that.
       guard own.phase == .idle else { return }
+      logger.notice(
+        "account \(account) was removed at another machine after its latest login",
+        metadata: ["account": "\(account)"])
       journal.read(account, at: nil, of: nil)
       self[account] = nil
       return changed(account)

@@ -158,9 +158,12 @@ extension Journal {
   }
 
   private func keepOverCopy() async throws(StoreError) {
-    guard let known = try await store.otherCopy() else { return }
-    try await source?.keep(over: known)
-    store.keptOverCopy()
+    // The database may be replaced again in the interim.
+    for _ in 0..<Limit.rounds {
+      guard let copy = try await store.otherCopy() else { return }
+      try await source?.keep(over: copy)
+      store.keptOverCopy(copy.number)
+    }
   }
 
   /// Before the end: a missing or damaged database is rebuilt while memory still has the data.

@@ -9,7 +9,7 @@ protocol JournalSource: AnyObject {
   func changes(of account: AccountName) -> [Change]?
   /// Another broker wrote the account: memory follows the disk. With the account's lock.
   func follow(_ account: AccountName) async
-  /// The database is another copy, which knows these accounts: memory keeps what the copy lacks, and writes it back. If it
+  /// The database is another copy with these accounts: memory keeps what the copy lacks, and writes it back. If it
   /// fails, it is called again.
-  func keep(over known: Set<AccountName>) async throws(StoreError)
+  func keep(over copy: AccountsOfCopy) async throws(StoreError)
 }

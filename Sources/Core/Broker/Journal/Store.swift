@@ -116,12 +116,14 @@ public protocol Store: Sendable {
   /// lack what this broker wrote. True before anything is read from the copy.
   var isOtherCopy: Bool { get }
 
-  /// While ``isOtherCopy``: the names of the accounts that are in the database or were removed from it. Nil: it is the
-  /// same database.
-  func otherCopy() async throws(StoreError) -> Set<AccountName>?
+  /// While ``isOtherCopy``: the accounts of the copy. Nil: it is the same database.
+  func otherCopy() async throws(StoreError) -> AccountsOfCopy?
 
-  /// Memory has kept what the copy lacks. The store then reports all accounts as changed elsewhere.
-  func keptOverCopy()
+  /// Memory has kept what the copy lacks. If the store has found no further copy since, it then reports all accounts as
+  /// changed elsewhere.
+  ///
+  /// - Parameter number: of ``AccountsOfCopy``.
+  func keptOverCopy(_ number: Int)
 
   /// The database is damaged or missing: moves the rest aside and writes a new one, which is on disk on return.
   /// Concurrent commits go to the new one. After a failure nothing has changed and it can be repeated.
@@ -201,9 +203,9 @@ extension Store {
 
   public var isOtherCopy: Bool { false }
 
-  public func otherCopy() async throws(StoreError) -> Set<AccountName>? { nil }
+  public func otherCopy() async throws(StoreError) -> AccountsOfCopy? { nil }
 
-  public func keptOverCopy() {}
+  public func keptOverCopy(_ number: Int) {}
 
   public var changesElsewhere: AsyncStream<ChangesElsewhere>? { nil }
 

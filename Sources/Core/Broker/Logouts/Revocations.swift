@@ -222,6 +222,10 @@ final class Revocations: Piece {
   private func isOurs(_ revocation: PendingRevocation) async -> Bool {
     guard isWanted(revocation) else { return false }
     guard journal.isShared else { return true }
+    guard !journal.store.isOtherCopy else {
+      postpone(revocation.id)
+      return false
+    }
     let isClaimed: Bool
     do throws(StoreError) {
       isClaimed = try await journal.store.claim(revocation.id, for: Limit.lease)
@@ -238,6 +242,8 @@ final class Revocations: Piece {
   @discardableResult
   func follow() async -> Bool {
     guard journal.isShared else { return true }
+    // keep(over:) decides.
+    guard !journal.store.isOtherCopy else { return true }
     let stored: [PendingRevocation]
     do throws(StoreError) { stored = try await journal.store.revocations() } catch {
       journal.failed(error)
@@ -248,6 +254,25 @@ final class Revocations: Piece {
     for revocation in stored { set(revocation) }
     wakeScheduler()
     return true
+  }
+
+  /// The database is another copy. It brings back revocations that are done, or that a later login made obsolete: one that
+  /// would end an account's grant is removed, and the others are tried.
+  func keep(over accounts: Accounts) async throws(StoreError) {
+    let returned = try await journal.store.revocations().filter { pending[$0.id] == nil }
+    guard !returned.isEmpty else { return }
+    var obsolete: Set<String> = []
+    var slices = Slices(of: Slices.heavy)
+    for name in accounts.names {
+      await slices.next()
+      guard let saved = accounts[name]?.saved, let traits = providers[saved.provider]?.provider.revocationTraits
+      else { continue }
+      for revocation in returned where traits.ends(saved, by: revocation) && saved.loggedInAt > revocation.queuedAt {
+        obsolete.insert(revocation.id)
+      }
+    }
+    guard !obsolete.isEmpty else { return }
+    try await journal.commit(obsolete.sorted().map { .removeRevocation($0) })
   }
 
   private func postpone(_ id: String) {
@@ -312,6 +337,10 @@ final class Revocations: Piece {
     remove(revocation.id)
     await journal.commitOrWarn([.removeRevocation(revocation.id)], "a revoked token")
   }
+}
+
+extension PendingRevocation {
+  fileprivate var queuedAt: Timestamp { expiresAt - Limit.revocationLife }
 }
 
 extension ProviderFailure {

@@ -5,6 +5,8 @@ import Logging
 extension RefreshEngine {
   enum Tried {
     case saved, unwanted, failed
+    /// Another broker wrote the account, and its row cannot be read.
+    case unreadable(StoreError)
     /// At once, under another lease.
     case again
   }
@@ -37,6 +39,7 @@ extension RefreshEngine {
       }
     } catch {
       guard error == .conflict else { return .failed }
+      if let damage = await accounts.damage(of: account) { return .unreadable(damage) }
       accounts[account]?.withdrawn(attempt)
       await accounts.follow(account)
       return .unwanted

@@ -92,6 +92,8 @@ extension RefreshEngine {
       switch await saveIntent(account, attempt, intent) {
       case .saved: break
       case .unwanted, .again: return (attempt, nil)
+      // The row of another broker is newer than the refresh token in memory, which may be spent.
+      case .unreadable(let error): return (attempt, .failure(.blocked(message: error.message)))
       // Without rotation the request can be repeated, so it does not wait for a disk that fails.
       case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
       }
@@ -221,7 +223,7 @@ extension RefreshEngine {
       case .saved: return true
       case .unwanted: return false
       case .again where conflicts < Limit.conflicts: conflicts += 1
-      case .again, .failed:
+      case .again, .failed, .unreadable:
         conflicts = 0
         if isStopped { return false }
         waiters.wake(.account(account))
