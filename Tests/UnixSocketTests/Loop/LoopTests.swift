@@ -227,7 +227,7 @@ import Testing
       try await eventually("all of them are answered") { order.state.withLock { $0.accounts.count } == lines + 2 }
       let before = try #require(order.state.withLock { $0.accounts.firstIndex(of: "modest") })
       #expect(lines > 1000 && before < lines)
-      #expect(before <= 1 + ConnectionHandler.linesPerTurn)
+      #expect(before <= 1 + LineTurn.most)
     }
   }
 

@@ -12,6 +12,8 @@ struct ConnectionClock {
 
   /// The loop's last turn in which the connection asked or was answered.
   private(set) var lastActive: UInt64
+  /// The line that is not finished, and the turn in which it began.
+  private(set) var unfinished: (line: Int, since: UInt64)?
   private var idle: (lastActive: UInt64, since: NIODeadline)
   private var line: (number: Int, since: NIODeadline)?
 
@@ -21,6 +23,10 @@ struct ConnectionClock {
   }
 
   mutating func noteActivity(in turn: UInt64) { lastActive = turn }
+
+  mutating func noteLine(_ line: Int?, in turn: UInt64) {
+    if line != unfinished?.line { unfinished = line.map { ($0, turn) } }
+  }
 
   mutating func look(
     at now: NIODeadline, _ limits: SocketServer.Limits, isBusy: Bool, isHeldOpen: Bool, unfinishedLine: Int?

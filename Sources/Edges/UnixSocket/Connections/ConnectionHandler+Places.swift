@@ -13,14 +13,14 @@ extension ConnectionHandler {
   /// - Parameter user: the user of a remembered refusal.
   func takePlace(remembering user: UInt32) -> String? {
     let now = NIODeadline.now()
-    pace = loop.paces.pace(of: share, at: now)
-    if share.isUnnamed, let due = pace?.ownDue(at: now) {
+    client.pace = loop.paces.pace(of: share, at: now)
+    if share.isUnnamed, let due = client.pace?.ownDue(at: now) {
       let why = "\(share.holder) sends too much"
       remember(user, why, until: min(due, now + ConnectionTable.remembered))
       table.countRefused()
       return why
     }
-    pace?.spend(requests: 1, bytes: 0)
+    client.pace?.spend(requests: 1, bytes: 0)
     guard let why = takePlace() else { return nil }
     remember(user, why, until: now + ConnectionTable.remembered)
     table.countRefused()
@@ -64,21 +64,21 @@ extension ConnectionHandler {
   private var unfinishedSince: UInt64? { outgoing.count == 0 ? unfinishedUnreadSince : nil }
 
   private var unfinishedUnreadSince: UInt64? {
-    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return nil }
-    return unfinished?.since
+    guard let connection, state.isServed, isInsideLine, connection.running == 0 else { return nil }
+    return clock.unfinished?.since
   }
 
   /// The turn since which nothing was asked; nil: requests run, replies are unread, or events are sent to it.
   private var idleSince: UInt64? { outgoing.count == 0 ? unreadSince : nil }
 
   private var unreadSince: UInt64? {
-    guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
+    guard let connection, state.isServed, connection.running == 0, !connection.isHeldOpen else { return nil }
     return clock.lastActive
   }
 
   /// The turn since which its requests wait; nil: none runs, or events are sent to it.
   private var waitingSince: UInt64? {
-    guard let connection, !isClosing, connection.running > 0, !connection.isHeldOpen else { return nil }
+    guard let connection, state.isServed, connection.running > 0, !connection.isHeldOpen else { return nil }
     return clock.lastActive
   }
 
@@ -92,7 +92,7 @@ extension ConnectionHandler {
     // It is counted nowhere any more: it does not wait for its client to read.
     guard outgoing.count == 0 else { return close() }
     refuse(RPCError(.overloaded, "\(why), and too many connections are open"))
-    if absorbing == nil { close() }
+    if !state.isAbsorbing { close() }
   }
 
   func refuse(tooMany limit: String) {
@@ -100,7 +100,7 @@ extension ConnectionHandler {
     if let others = table.refused(at: .now()) {
       shared.logger.warning(
         "a connection was refused: \(limit)\(others > 0 ? "; \(others) more before it" : "")",
-        metadata: ["uid": "\(uid)"])
+        metadata: ["uid": "\(client.uid)"])
     }
     refuse(Self.tooMany(limit))
   }
@@ -120,33 +120,27 @@ extension ConnectionHandler {
 
   /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
   func refuse(_ wanted: CredentialName) {
-    isClosing = true
     if let others = table.refused(at: .now()) {
       let before = others > 0 ? " (\(others) more refused before it)" : ""
       shared.logger.warning(
         "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
-        metadata: ["uid": "\(uid)", "unit": "\(wanted.unit)"])
+        metadata: ["uid": "\(client.uid)", "unit": "\(wanted.unit)"])
     }
     let times = CredentialServer.Limits()
-    let isManagers = [0, geteuid()].contains(uid)
+    let isManagers = [0, geteuid()].contains(client.uid)
     outgoing.write(CredentialHandler.refusal)
-    closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
+    end(state.refuse(mayAbsorb: false), within: isManagers ? times.write : times.foreignWrite)
   }
 
   func refuse(_ error: RPCError) {
     outgoing.write(loop.line(refusing: error))
-    if loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
-    closeWhenAnswered()
+    end(state.refuse(mayAbsorb: loop.startAbsorbing(of: share)), within: limits.linger)
   }
-
-  /// Bytes of a refused client that are read at most.
-  static let absorbed = 1024 * 1024
 
   /// The input of a refused client.
   func absorb() {
-    let (count, _) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
-    if count > 0 { absorbing = absorbing.map { $0 - count } }
-    guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
+    let (count, _) = loop.receive(from: socket, withoutDescriptors: client.mayReceiveDescriptors)
+    guard count > 0 ? state.absorbed(count) : count < 0 && errno == EAGAIN else { return close() }
     send()
     watch()
   }

@@ -10,7 +10,7 @@ extension ConnectionHandler {
   func sendOutbox() {
     guard let connection else { return }
     let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
-    if hasRoom || heldBack == .untilAnswer { heldBack = nil }
+    state.hold.answered(hasRoom: hasRoom)
     if isOverflown {
       if let others = loop.unreadClients.refused(at: .now()) {
         shared.logger.notice(
@@ -20,39 +20,45 @@ extension ConnectionHandler {
       return close()
     }
     if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
-    pace?.spend(bytes: outbox.pieces.count)
+    client.pace?.spend(bytes: outbox.pieces.count)
     outgoing.write(outbox)
-    waiting = nil
+    registered.unread = nil
     catchUp()
-    if hasRoom, heldBack != .untilRoom { shared.answering.passOn(connection.share) }
+    if hasRoom, state.hold.state != .untilRoom { shared.answering.passOn(connection.share) }
   }
 
   /// Sends answers, continues where it was delayed, and waits for input.
   func catchUp() {
-    beginTurn()
+    turn.begin(loop.turn)
     send()
-    while isOpen, isResuming, linesLeft > 0 {
-      takeLines()
-      send()
+    while true {
+      switch state.caughtUp(load, mayTakeLines: turn.left > 0) {
+      case .takeLines:
+        takeLines()
+        send()
+        continue
+      case .resume: if turn.awaitNext() { loop.resume(self) }
+      case .end: return closeWhenAnswered()
+      case .watch: break
+      }
+      return watch()
     }
-    if isOpen, isResuming, !awaitsTurn {
-      awaitsTurn = true
-      loop.resume(self)
-    }
-    if isOpen, !isClosing, takesNoMore, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
-    watch()
   }
 
   func send() {
-    guard isOpen else { return }
+    guard !state.isClosed else { return }
     switch outgoing.send(to: socket, giveBack: &loop.spare) {
     case .failed: return close()
-    case .everything where absorbing != nil: shutdown(socket, Int32(SHUT_WR))
-    case .everything where isClosing: return close()
-    case .everything, .some: break
+    case .some: break
+    case .everything:
+      switch state.sentAll() {
+      case .goOn: break
+      case .endOutput: shutdown(socket, Int32(SHUT_WR))
+      case .close: return close()
+      }
     }
-    if outgoing.count != waiting {
-      waiting = outgoing.count
+    if outgoing.count != registered.unread {
+      registered.unread = outgoing.count
       connection?.waits(outgoing.count)
     }
     let notifications = outgoing.takeSentNotifications()
@@ -60,45 +66,42 @@ extension ConnectionHandler {
   }
 
   func watch() {
-    guard isOpen else { return }
-    var wanted: Poller.Readiness = absorbing == nil && (isFull || takesNoMore) ? [] : .input
-    if outgoing.count > 0 { wanted.insert(.output) }
-    guard wanted != watched else { return }
-    guard loop.watch(self, for: wanted, isNew: watched == nil) else {
+    guard !state.isClosed else { return }
+    let wanted = state.wanted(load, hasOutput: outgoing.count > 0)
+    guard wanted != registered.readiness else { return }
+    guard loop.watch(self, for: wanted, isNew: registered.readiness == nil) else {
       shared.logger.warning("a connection was closed: epoll_ctl: \(String(cString: strerror(errno)))")
       return close()
     }
-    watched = wanted
+    registered.readiness = wanted
   }
 
   /// Closes as soon as the kernel has everything, or the client has had its time to make room.
   func closeWhenAnswered() {
-    guard !isClosing else { return }
-    isClosing = true
-    // Else the client's next write fails, and it may never read why.
-    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
-    closeWhenSent(within: limits.linger)
+    end(state.end(mayAbsorb: loop.startAbsorbing(of: share)), within: limits.linger)
   }
 
-  func closeWhenSent(within limit: Duration) {
+  func end(_ ending: ConnectionState.Ending, within limit: Duration) {
+    guard ending != .nothing else { return }
     send()
-    guard isOpen else { return }
-    linger(limit)
+    guard !state.isClosed else { return }
+    if ending == .linger { setDeadline(limit) }
     watch()
   }
 
-  private func linger(_ limit: Duration) {
-    guard lingering == nil else { return }
-    lingering = loop.timers.add(at: .now() + TimeAmount(limit)) { [weak self] _ in self?.close() }
+  private func setDeadline(_ limit: Duration) {
+    registered.deadline = loop.timers.add(at: .now() + TimeAmount(limit)) { [weak self] _ in self?.close() }
   }
 
   /// The server has drained. From now on the client cannot send, and learns that at once; its earlier input is still
   /// answered: the input ends after it.
   func finish() {
-    guard !isClosing else { return }
+    guard state.isServed else { return }
     sendOutbox()
-    guard isOpen, !isClosing else { return }
-    guard !isFull, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
-    linger(limits.linger)
+    switch state.finish(load) {
+    case .endInput where shutdown(socket, Int32(SHUT_RD)) == 0: if state.inputWasEnded() { setDeadline(limits.linger) }
+    case .endInput, .end: closeWhenAnswered()
+    case .nothing: break
+    }
   }
 }

@@ -10,78 +10,59 @@ import Principals
 /// One connection on the loop. A plain cached `token.get` is answered here, in the iteration that read it; every other
 /// line waits in the queue of ``Answering``. The answers of an iteration are sent in one piece.
 final class ConnectionHandler {
-  /// Lines taken in one turn, blank ones too.
-  static let linesPerTurn = 256
   /// Bytes of a line that are read before memory is reserved for all of it, and of one read until then. So much is counted
   /// nowhere.
   static let uncounted = 16 * 1024
 
-  let socket: Int32
   let token: LoopToken
-  private(set) var uid = UInt32.max
-  /// It counts in ``ConnectRates`` until it gets a cached token.
-  var isCounted = false
-  /// On whose account it is counted; no user's until that is known.
-  private(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
-  var pace: Pace<LoopToken>?
   /// It owns this one until it is closed.
   let loop: SocketLoop
   let shared: Shared
+  var client: Client
 
   // Used by only one loop: the runtime's check on each request cannot fail.
   @exclusivity(unchecked) var connection: Connection?
   @exclusivity(unchecked) var tokens: (any CachedTokens)?
   @exclusivity(unchecked) var framer: LineFramer
   @exclusivity(unchecked) var outgoing = Outgoing()
-  /// Lines that may still be taken in this turn.
-  var linesLeft = 0
-  var turn: UInt64 = 0
-  var awaitsTurn = false
+  @exclusivity(unchecked) var state = ConnectionState()
+  @exclusivity(unchecked) var turn = LineTurn()
   var clock: ConnectionClock
-  /// The line that is not finished, and the turn in which it began.
-  var unfinished: (line: Int, since: UInt64)?
-  /// What epoll reports of the socket; nil: not registered yet.
-  var watched: Poller.Readiness?
-  /// Whether the client can send descriptors.
-  var mayReceiveDescriptors = false
-  var isOpen = true
-  /// Why no line is taken; nil: lines are taken.
-  var heldBack: HeldBack?
-  /// The next line was held back.
-  var isLate = false
-  /// Bytes that are reserved for the line that is being read.
-  var reserved = 0
-  var hasInputEnded = false
-  /// It has sent a descriptor, or speaks another protocol: nothing more is taken from it.
-  var isRefusingInput = false
-  /// Nothing but blank lines has come.
-  var isFirst = true
-  var isClosing = false
-  /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
-  /// stayed unread, its next write would fail (unix(7)).
-  var absorbing: Int?
-  var lingering: UInt64?
-  /// The unread bytes of the client, as the connection knows them; nil: it must be informed.
-  var waiting: Int? = 0
+  var registered = Registered()
 
-  enum HeldBack {
-    /// Until one of its requests is answered.
-    case untilAnswer
-    /// Until there is memory for its lines.
-    case untilRoom
-    /// Until its holder may send more.
-    case untilPaced
+  /// The other end, as the kernel reported it at accept.
+  struct Client {
+    fileprivate(set) var uid = UInt32.max
+    /// On whose account it is counted; no user's until that is known.
+    fileprivate(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
+    /// It counts in ``ConnectRates`` until it gets a cached token.
+    var isCounted = false
+    /// Whether it can send descriptors.
+    fileprivate(set) var mayReceiveDescriptors = false
+    var pace: Pace<LoopToken>?
+  }
+
+  /// The figures of the connection that epoll, the table and the timers have.
+  struct Registered {
+    /// The events that epoll reports of the socket; nil: not registered yet.
+    var readiness: Poller.Readiness?
+    /// The unread bytes of the client; nil: the connection must be informed.
+    var unread: Int? = 0
+    /// The timer of its deadline.
+    var deadline: UInt64?
   }
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
-    self.socket = socket
     self.token = token
     self.loop = loop
     self.shared = shared
+    client = Client()
     framer = LineFramer(limit: shared.limits.line)
     clock = ConnectionClock(at: .now(), in: loop.turn)
   }
 
+  var socket: Int32 { token.descriptor }
+  var share: Share { client.share }
   var table: ConnectionTable { shared.table }
   var limits: SocketServer.Limits { shared.limits }
 
@@ -94,11 +75,11 @@ final class ConnectionHandler {
     if mayReceiveDescriptors { awaitDescriptors() }
     guard let credentials = arrival.credentials else { return refuse(.unidentified) }
     let (user, wanted, isManager) = (arrival.user, arrival.wanted, arrival.isManager)
-    (uid, isCounted) = (credentials.uid, !arrival.isUnlimited)
-    share = arrival.share
+    (client.uid, client.isCounted) = (credentials.uid, !arrival.isUnlimited)
+    client.share = arrival.share
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
     if !isManager, let refused = table.refusal(of: user, at: .now()) {
-      share = refused.share
+      client.share = refused.share
       table.countRefused()
       return refuse(tooMany: refused.why)
     }
@@ -113,14 +94,14 @@ final class ConnectionHandler {
         ? shared.dispatcher.callerClass(of: .process(caller)) : isManager ? .privileged : .unnamed
       let connection = Connection(
         caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
-      share = connection.share
+      client.share = connection.share
       if let why = takePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {
       return refuse(error)
     }
-    pace?.connections += 1
+    client.pace?.connections += 1
     if let wanted { return refuse(wanted) }
     tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.principal) }
     // Most clients have asked by now.
@@ -128,18 +109,16 @@ final class ConnectionHandler {
   }
 
   private func awaitDescriptors() {
-    mayReceiveDescriptors = true
+    client.mayReceiveDescriptors = true
     SocketLoop.awaitDescriptors(on: socket)
   }
 
   /// The descriptor is closed last, so that its number is not reused earlier.
   func close() {
-    guard isOpen else { return }
-    isOpen = false
-    isClosing = true
-    if let lingering { loop.timers.cancel(lingering) }
-    if absorbing != nil { loop.endAbsorbing(of: share) }
-    let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
+    guard let (wasAbsorbing, hasInputEnded) = state.close() else { return }
+    if let deadline = registered.deadline { loop.timers.cancel(deadline) }
+    if wasAbsorbing { loop.endAbsorbing(of: share) }
+    let holdsDescriptors = client.mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
     let connection = connection
     releaseMemory()
     self.connection = nil
@@ -156,48 +135,45 @@ final class ConnectionHandler {
   /// The reserved amount of the connection's lines, and its slot in the queue for room.
   func releaseMemory() {
     guard let connection else { return }
-    pace?.connections -= 1
-    if heldBack == .untilRoom { shared.answering.forget(connection) }
-    if heldBack == .untilRoom || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
-    (heldBack, reserved) = (nil, 0)
+    client.pace?.connections -= 1
+    let (isQueued, reserved) = state.hold.release()
+    if isQueued { shared.answering.forget(connection) }
+    if isQueued || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
   }
 
   // MARK: the loop's turn
 
   func take(_ readiness: Poller.Readiness) {
-    if absorbing != nil {
-      absorb()
-    } else if isResuming {
-      catchUp()
-    } else if isFull || takesNoMore {
-      // The client has closed: no reply can reach it, and nothing more is read from it.
-      guard readiness.isDisjoint(with: .end) else { return close() }
-      catchUp()
-    } else if readiness.isDisjoint(with: [.input, .end]) {
-      catchUp()
-    } else {
-      read()
+    switch state.ready(readiness, load) {
+    case .read: read()
+    case .absorb: absorb()
+    case .catchUp: catchUp()
+    case .close: close()
     }
   }
 
-  func beginTurn() {
-    if turn != loop.turn { (turn, linesLeft) = (loop.turn, Self.linesPerTurn) }
+  var load: ConnectionState.Load {
+    guard let connection else { return .init(isAtLimit: true, hasLines: framer.isStopped, isIdle: false) }
+    let running = connection.running
+    return .init(
+      isAtLimit: outgoing.count > limits.unread || running >= limits.requestsInFlight, hasLines: framer.isStopped,
+      isIdle: running == 0)
   }
 
   /// The turn after the one in which it asked for that.
   func resume() {
-    awaitsTurn = false
+    turn.resume()
     catchUp()
   }
 
   // MARK: time-outs
 
   func tick(_ now: NIODeadline) {
-    guard let connection, !isClosing else { return }
+    guard let connection, state.isServed else { return }
     // While requests run, their answers are still to come.
     let unfinished = isInsideLine && connection.running == 0 ? framer.lines : nil
     switch clock.look(
-      at: now, limits, isBusy: connection.running > 0 || heldBack != nil, isHeldOpen: connection.isHeldOpen,
+      at: now, limits, isBusy: connection.running > 0 || state.hold.isHeld, isHeldOpen: connection.isHeldOpen,
       unfinishedLine: unfinished)
     {
     case .good: break
