@@ -17,7 +17,7 @@ import Testing
     asking.answer()
     try await asking.expect { handler in
       while let count = asking.client.offer(many), count == many.count {}
-      return handler.output.unwritten > 0 && handler.context?.channel.isWritable == false
+      return handler.flow.unwritten > 0 && handler.context?.channel.isWritable == false
     }
   }
 
@@ -92,7 +92,7 @@ import Testing
       let asking = try await served.asking()
       asking.client.send(served.requests(200))
       asking.client.endSide()
-      try await asking.expect { $0.input.hasEnded }
+      try await asking.expect { $0.state.hasInputEnded }
       asking.answer()
       #expect(asking.client.text().answers == 201)
     }
@@ -107,7 +107,7 @@ import Testing
       asking.client.send(served.half(half))
       try await asking.expect { $0.hasMore }
       asking.client.endSide()
-      try await asking.expect { $0.input.hasEnded }
+      try await asking.expect { $0.state.hasInputEnded }
       asking.answer()
       let answer = asking.client.text()
       #expect(answer.hasPrefix("HTTP/1.1 200 OK") && answer.hasSuffix("late"))
@@ -132,11 +132,9 @@ import Testing
     try await Served.with { served in
       let asking = try await served.asking("/body", "Content-Length: 5\r\n")
       asking.client.send("ab")
-      try await asking.expect { handler in
-        if case .streaming(let body) = handler.state { body.left == 3 } else { false }
-      }
+      try await asking.expect { $0.state.body?.left == 3 }
       try await asking.on { $0.checkTime(.now() + TimeAmount($0.connections.limits.stall)) }
-      try await asking.expect { $0.output.isSent }
+      try await asking.expect { $0.state.isSent }
       try await asking.on { $0.checkTime(.now() + TimeAmount($0.connections.limits.linger)) }
       #expect(await eventually { !asking.exchange.channel.isActive })
       #expect(asking.client.text().hasPrefix("HTTP/1.1 408"))
@@ -149,7 +147,7 @@ import Testing
       let asking = try await served.asking("/body", "Transfer-Encoding: chunked\r\n")
       asking.client.send("1\r\na\r\n")
       asking.client.send("zz\r\n" + String(repeating: "x", count: 200_000))
-      try await asking.expect { $0.output.isSent }
+      try await asking.expect { $0.state.isSent }
       asking.client.endSide()
       #expect(asking.client.text().hasPrefix("HTTP/1.1 400"))
     }

@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct RateTests {
   private func paced(_ served: Served, _ perSecond: Double) async throws -> Asking {
     let asking = try await served.asking()
-    try await asking.on { $0.pace = Pace(PaceRates(requests: perSecond, bytes: 1e18), at: .now()) }
+    try await asking.on { $0.client.pace = Pace(PaceRates(requests: perSecond, bytes: 1e18), at: .now()) }
     asking.answer()
     return asking
   }

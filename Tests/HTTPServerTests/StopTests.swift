@@ -14,7 +14,7 @@ import Testing
       let asking = try await served.asking()
       asking.answer()
       asking.client.send(served.half("POST"))
-      try await asking.expect { if case .collecting = $0.state { true } else { false } }
+      try await asking.expect { if case .collecting = $0.state.phase { true } else { false } }
       let begun = ContinuousClock.now
       await served.server.stop()
       #expect(ContinuousClock.now - begun < .seconds(4))
@@ -46,7 +46,7 @@ import Testing
       let connection = try await asking.connection
       #expect(await eventually { connection.progress == .answering })
       async let stop: Void = served.server.stop()
-      try await asking.expect { $0.isStopping }
+      try await asking.expect { $0.state.isStopping }
       #expect(try asking.client.receive().get() > Answers.size)
       await stop
     }
@@ -60,10 +60,10 @@ import Testing
       asking.answer()
       try await asking.expect { handler in
         while let count = asking.client.offer(many), count == many.count {}
-        return handler.output.unwritten > 0 && handler.context?.channel.isWritable == false
+        return handler.flow.unwritten > 0 && handler.context?.channel.isWritable == false
       }
       async let stop: Void = served.server.stop()
-      try await asking.expect { $0.isStopping }
+      try await asking.expect { $0.state.isStopping }
       #expect(try asking.client.receive().get() > 0)
       await stop
     }

@@ -8,9 +8,9 @@ import NIOHTTP1
 extension HTTPConnectionHandler {
   /// The whole answer of an exchange; ignored if it was already answered.
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
-    guard exchange === self.exchange, !response.hasBegun else { return }
+    guard exchange === self.exchange, !state.hasBegun else { return }
     var reply = reply
-    if case .streaming(let body) = state {
+    if let body = state.body {
       // The rest of the body is not wanted.
       body.finish(.cut)
       reply.isLast = true
@@ -20,15 +20,16 @@ extension HTTPConnectionHandler {
 
   func write(_ reply: HTTPReply) {
     guard let context, isStillCaller() else { return close() }
-    response.hasBegun = true
+    let isLast = reply.isLast || state.isLastAnswer(hasMore: hasMoreRequests)
+    let head = state.head
+    state.begin()
     response.isFromMemory = reply.isFromMemory
-    let isLast = reply.isLast || isLastAnswer
     var headers = reply.headers
     // RFC 9110 §8.6.
     if reply.status.mayHaveResponseBody {
       headers.replaceOrAdd(name: "Content-Length", value: String(reply.body.readableBytes))
     }
-    addConnection(&headers, isLast: isLast)
+    addConnection(&headers, isLast: isLast, head)
     context.write(
       wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: reply.status, headers: headers))),
       promise: nil)
@@ -41,12 +42,8 @@ extension HTTPConnectionHandler {
     finish(isLast: isLast)
   }
 
-  /// Whether the connection ends with the answer to this request.
-  private var isLastAnswer: Bool {
-    isStopping || isOver || !connections.limits.keepsConnections || hasAskedAll || !(head?.isKeepAlive ?? false)
-  }
-
-  private func addConnection(_ headers: inout HTTPHeaders, isLast: Bool) {
+  /// - Parameter head: that of the request; nil: it was refused before that.
+  private func addConnection(_ headers: inout HTTPHeaders, isLast: Bool, _ head: HTTPRequestHead?) {
     if isLast {
       headers.replaceOrAdd(name: "Connection", value: "close")
     } else if head?.version == .http1_0 {
@@ -60,16 +57,15 @@ extension HTTPConnectionHandler {
     track(written.futureResult)
     times.since = .now()
     times.latest = nil
-    state = isLast ? .ending : .idle
+    state.answered(isLast: isLast)
     times.deadline = isLast ? nil : times.since + TimeAmount(connections.limits.idle)
-    head = nil
     context.write(wrapOutboundOut(.end(nil)), promise: written)
     guard isLast else {
-      if !output.isInRead { connections.flushes.add(context) }
+      if !flow.isInRead { connections.flushes.add(context) }
       return goOn()
     }
-    isOver = true
-    input.isPaused = true
+    dropInput()
+    flow.isReadingPaused = true
     goOnReading()
     endWhenSent(written.futureResult)
     context.flush()
@@ -81,11 +77,9 @@ extension HTTPConnectionHandler {
   /// - Parameter sent: all answers are with the kernel: the connection ends, at once or when the client has ended its side.
   private func endWhenSent(_ sent: EventLoopFuture<Void>) {
     sent.assumeIsolated().whenComplete { [self] result in
-      if case .success = result { response.endsWithConnection = false }
-      guard case .ending = state, case .success = result, !input.hasEnded else { return close() }
+      let isSent = if case .success = result { true } else { false }
+      guard !state.sent(isSent) else { return close() }
       times.deadline = .now() + (connections.isStopping ? Self.lingerAtStop : TimeAmount(connections.limits.linger))
-      output.isSent = true
-      note()
       self.context?.close(mode: .output, promise: nil)
     }
   }
@@ -95,10 +89,10 @@ extension HTTPConnectionHandler {
     guard let context else { return }
     exchange?.ended()
     exchange = nil
-    isOver = true
-    input.isPaused = true
+    dropInput()
+    flow.isReadingPaused = true
     goOnReading()
-    state = .ending
+    state.end()
     times.deadline = nil
     let sent = context.eventLoop.makePromise(of: Void.self)
     track(sent.futureResult)
@@ -108,36 +102,30 @@ extension HTTPConnectionHandler {
 
   /// Checked again before each answer: it goes only to the identified socket, and to no other with the same addresses.
   func isStillCaller() -> Bool {
-    guard let peer, let channel = context?.channel else { return true }
+    guard let peer = client.peer, let channel = context?.channel else { return true }
     return HTTPConnection.peer(of: channel) == peer
   }
 
   // MARK: An answer in parts
 
   func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, !response.hasBegun, isStillCaller() else { return close() }
-    response.hasBegun = true
-    note()
+    guard let context, exchange === self.exchange, !state.hasBegun, isStillCaller() else { return close() }
     var answer = answer
-    var isLast = isLastAnswer
-    // HTTP/1.0 knows no chunks: the connection's end is the answer's.
-    if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
-    exchange.isLast = isLast
-    response.endsWithConnection =
-      head?.version == .http1_0 && !answer.headers.contains(name: "Content-Length") && head?.method != .HEAD
-    addConnection(&answer.headers, isLast: isLast)
+    let isLast = state.begin(
+      hasLength: answer.headers.contains(name: "Content-Length"), hasMore: hasMoreRequests)
+    addConnection(&answer.headers, isLast: isLast, state.head)
     context.write(wrapOutboundOut(.head(answer)), promise: nil)
   }
 
   func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, response.hasBegun, head?.method != .HEAD else { return }
+    guard let context, exchange === self.exchange, state.hasBegun, state.head?.method != .HEAD else { return }
     let written = context.eventLoop.makePromise(of: Void.self)
     context.write(wrapOutboundOut(.body(.byteBuffer(bytes))), promise: written)
     track(written.futureResult)
   }
 
   func flush(_ exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, response.hasBegun else { return }
+    guard let context, exchange === self.exchange, state.hasBegun else { return }
     context.flush()
   }
 
@@ -147,37 +135,31 @@ extension HTTPConnectionHandler {
   }
 
   func end(_ exchange: HTTPExchange) {
-    guard exchange === self.exchange, response.hasBegun else { return }
+    guard exchange === self.exchange, state.hasBegun else { return }
     self.exchange = nil
     response.whenWritable = nil
     exchange.ended()
-    if case .streaming(let body) = state {
-      body.finish(.cut)
-      // The client still sends: the data are read only to be dropped.
-      return finish(isLast: true)
-    }
-    finish(isLast: exchange.isLast || isStopping || hasAskedAll)
+    let isLast = state.isLast(hasMore: hasMoreRequests)
+    state.body?.finish(.cut)
+    finish(isLast: isLast)
   }
 
   /// An answer that cannot be completed: the client must see that it is cut.
   func abort(_ exchange: HTTPExchange) {
     guard exchange === self.exchange else { return }
-    if !response.endsWithConnection { context?.flush() }
+    if !state.isCut { context?.flush() }
     close()
   }
 
   /// While bytes wait for a client that does not read, its time runs.
   private func track(_ written: EventLoopFuture<Void>) {
-    output.unwritten += 1
-    if output.unwritten == 1 { times.write = .now() + TimeAmount(connections.limits.stall) }
+    flow.unwritten += 1
+    if flow.unwritten == 1 { times.write = .now() + TimeAmount(connections.limits.stall) }
     written.assumeIsolated().whenComplete { [self] _ in
-      output.unwritten -= 1
-      times.write = output.unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
-      guard output.unwritten == 0 else { return }
-      switch state {
-      case .idle, .inHead: isStopping ? closeWhenSent() : note()
-      case .collecting, .streaming, .answering, .ending, .closed: break
-      }
+      flow.unwritten -= 1
+      times.write = flow.unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
+      guard flow.unwritten == 0, state.isBetweenRequests else { return }
+      if state.isStopping { closeWhenSent() } else { note() }
     }
   }
 }

@@ -6,18 +6,15 @@ import NIOHTTP1
 extension HTTPConnectionHandler {
   func begin(_ head: HTTPRequestHead) {
     guard let context else { return }
-    guard connection.note(.inBody, since: times.since) else {
+    guard note() else {
       // Its place went to another connection.
-      isOver = true
+      state.close()
+      dropInput()
       return close()
     }
-    self.head = head
-    pace?.spend(requests: 1, bytes: 0)
-    response.hasBegun = false
+    client.pace?.spend(requests: 1, bytes: 0)
     times.late = nil
-    // The decoder reads nothing behind such a request, as another protocol could follow.
-    isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
-    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
+    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, client.caller)
     self.exchange = exchange
     if connections.checks != .none {
       let check = HeadCheck(
@@ -32,19 +29,18 @@ extension HTTPConnectionHandler {
       }
       if limit == 0, Self.hasBody(head) { return refuse(.largeBody) }
       incoming.bodyBegins()
-      collected = ByteBuffer()
-      state = .collecting(head, limit: limit)
+      state.collect(atMost: limit)
       times.deadline = .now() + TimeAmount(connections.limits.stall)
       goOn(head)
     case .withoutBody:
-      isOver = true
+      state.answerWithoutBody()
       answer(head, ByteBuffer())
     case .stream(let time, let reply):
       times.late = (.now() + TimeAmount(time), TimeAmount(time), reply)
       let hasBody = Self.hasBody(head)
       let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
       let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
-      state = .streaming(body)
+      state.stream(body)
       // A body's time runs while it is wanted; all of it has the answer's.
       times.deadline = nil
       goOn(head)
@@ -55,11 +51,11 @@ extension HTTPConnectionHandler {
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer) {
-    state = .answering
+    if state.isOver { dropInput() }
     (times.deadline, times.latest) = (nil, nil)
     guard let exchange else { return }
     conversation.answer(head, body, exchange)
-    if self.exchange !== exchange, response.isFromMemory { pace?.spend(requests: -1, bytes: 0) }
+    if self.exchange !== exchange, response.isFromMemory { client.pace?.spend(requests: -1, bytes: 0) }
   }
 
   private static func hasBody(_ head: HTTPRequestHead) -> Bool {
@@ -77,7 +73,7 @@ extension HTTPConnectionHandler {
   }
 
   private func wantsBody() {
-    guard case .streaming = state else { return }
+    guard state.body != nil else { return }
     times.deadline = .now() + TimeAmount(connections.limits.stall)
     hasMore ? goOn() : context?.read()
   }
@@ -88,7 +84,7 @@ extension HTTPConnectionHandler {
 
   /// Answers without reading the rest of the request.
   private func refuse(_ reply: HTTPReply) {
-    let reply = head.map(Self.hasBody) ?? true ? reply.last() : reply
+    let reply = state.head.map(Self.hasBody) ?? true ? reply.last() : reply
     write(reply)
   }
 }

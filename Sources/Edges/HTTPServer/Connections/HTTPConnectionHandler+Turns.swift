@@ -35,11 +35,11 @@ extension HTTPConnectionHandler {
 
   /// The client sends no more, as an end after its data shows.
   func inputCloses() {
-    input.hasEnded = true
+    state.inputEnded()
     // A closed client has ended its side too.
     guard isStillCaller() else { return close() }
-    if isOver {
-      if output.isSent { close() }
+    if state.isOver {
+      if state.isSent { close() }
     } else {
       goOn()
     }
@@ -47,19 +47,14 @@ extension HTTPConnectionHandler {
 
   /// In its order.
   func take(_ item: Turn.Item) {
-    guard !isOver else { return }
+    guard !state.isOver else { return }
     turn.waiting.isEmpty && canTake ? handle(item) : turn.waiting.append(item)
   }
 
-  /// Whether it can accept more now: not after an unanswered request, nor, if a client does not read its answers,
-  /// another request; and limited per slot.
+  /// Whether it can accept more now, which is limited per slot.
   private var canTake: Bool {
-    guard turn.credit > 0, !isOver, let context else { return false }
-    return switch state {
-    case .answering, .ending, .closed: false
-    case .streaming: true
-    case .idle, .inHead, .collecting: context.channel.isWritable
-    }
+    guard turn.credit > 0, let context else { return false }
+    return state.takes(isWritable: context.channel.isWritable)
   }
 
   /// Handles received input, after a read or an answer.
@@ -71,7 +66,7 @@ extension HTTPConnectionHandler {
     turn.credit = Turn.size
     turn.isTaking = true
     while canTake {
-      if case .idle = state, hasMore, waitsForPace() { break }
+      if state.isIdle, hasMore, waitsForPace() { break }
       if let item = turn.waiting.popFirst() {
         handle(item)
       } else if incoming.hasMore {
@@ -81,11 +76,14 @@ extension HTTPConnectionHandler {
       }
     }
     turn.isTaking = false
-    guard !isOver, context != nil else { return }
-    if input.hasEnded, !hasMore { return inputEnded() }
+    guard !state.isOver, context != nil else { return }
+    if state.hasInputEnded, !hasMore {
+      if let action = state.inputHandled() { perform(action) }
+      return
+    }
     if connections.isStopping {
       stop()
-      if isOver { return }
+      if state.isOver { return }
     }
     if hasMore != turn.isBehind {
       turn.isBehind = hasMore
@@ -93,14 +91,14 @@ extension HTTPConnectionHandler {
     }
     if turn.credit <= 0, hasMore { waitForTurn() }
     // A part of a chunk's head is none of a body.
-    if case .streaming(let body) = state, body.isWanted, !hasMore { context?.read() }
+    if let body = state.body, body.isWanted, !hasMore { context?.read() }
     // A connection that is still read reports its end. So input after a request is at most one read.
-    if hasMore { pause() } else if !isBusy, !isStreaming { goOnReading() }
+    if hasMore { pause() } else if !state.isAnswering, state.body == nil { goOnReading() }
   }
 
   /// Whether the next request has to wait, since its holder sends too many.
   private func waitsForPace() -> Bool {
-    guard !turn.isPaced, let pace, let due = pace.due(at: .now()) else { return turn.isPaced }
+    guard !turn.isPaced, let pace = client.pace, let due = pace.due(at: .now()) else { return turn.isPaced }
     turn.isPaced = true
     if pace.wait(self) { connections.resumePaced(pace, at: due) }
     return true
@@ -108,16 +106,16 @@ extension HTTPConnectionHandler {
 
   func resumePaced() {
     turn.isPaced = false
-    guard context != nil, !isOver, !turn.isQueued else { return }
+    guard context != nil, !state.isOver, !turn.isQueued else { return }
     goOnInRead()
     incoming.parsed()
   }
 
   /// The read input has arrived. Output is sent at the end of the read.
   func goOnInRead(isTurn: Bool = false) {
-    output.isInRead = true
+    flow.isInRead = true
     goOn(isTurn: isTurn)
-    output.isInRead = false
+    flow.isInRead = false
   }
 
   private func waitForTurn() {
@@ -142,47 +140,53 @@ extension HTTPConnectionHandler {
   var hasMore: Bool { !turn.waiting.isEmpty || incoming.hasMore }
 
   /// Bytes of a body that are still to come, where its length is known.
-  private var bodyLeft: Int { if case .streaming(let body) = state { body.left } else { 0 } }
+  private var bodyLeft: Int { state.body?.left ?? 0 }
 
-  private var isStreaming: Bool { if case .streaming = state { true } else { false } }
-
-  /// The client sends no more, and all of it is handled but this request.
-  var hasAskedAll: Bool { input.hasEnded && !hasMore && !incoming.isParsing }
-
-  /// Whether a request is read to its end and not answered.
-  private var isBusy: Bool { if case .answering = state { true } else { false } }
+  /// Whether more than this request came.
+  var hasMoreRequests: Bool { hasMore || incoming.isParsing }
 
   private func handle(_ item: Turn.Item) {
     turn.credit -= 1
+    let action: HTTPConnectionState.Action?
     switch item {
-    case .part(let part): handle(part)
-    case .failure(let error): handle(error)
+    case .part(let part): action = state.received(part)
+    case .failure(let error): action = state.failed(error)
     }
+    if let action { perform(action) }
   }
 
-  private func handle(_ part: HTTPServerRequestPart) {
-    switch (part, state) {
-    case (.head(let head), .idle), (.head(let head), .inHead):
+  func perform(_ action: HTTPConnectionState.Action) {
+    switch action {
+    case .begin(let head):
       turn.credit -= Turn.costOfHead
       begin(head)
-    case (.body(var bytes), .collecting(_, let limit)):
-      guard collected.readableBytes + bytes.readableBytes <= limit else { return refuse(.largeBody) }
-      collected.writeBuffer(&bytes)
-    case (.end, .collecting(let head, _)):
-      let body = collected
-      collected = ByteBuffer()
-      if !connections.limits.keepsConnections { isOver = true }
-      answer(head, body)
-    case (.body(let bytes), .streaming(let body)):
+    case .answer(let head, let body): answer(head, body)
+    case .pass(let bytes, let body):
       times.deadline = nil
       restartLate()
       body.yield(bytes)
-    case (.end, .streaming(let body)):
-      state = .answering
+    case .endBody(let body):
       times.deadline = nil
       restartLate()
       body.finish(nil)
-    case (.head, _), (.body, _), (.end, _): break
+    case .stall(let body):
+      times.deadline = nil
+      body.finish(.stalled)
+    case .refuse(let refusal, let body):
+      refuse(refusal)
+      body?.finish(.cut)
+    case .cut(let body, let end):
+      body.finish(.cut)
+      // Unless it was answered for that.
+      if state.body != nil { perform(end) }
+    case .end(let end): perform(end)
+    }
+  }
+
+  private func perform(_ end: HTTPConnectionState.End) {
+    switch end {
+    case .close: close()
+    case .closeWhenSent: closeWhenSent()
     }
   }
 
@@ -191,28 +195,9 @@ extension HTTPConnectionHandler {
     if let time = times.late?.time { times.late?.due = .now() + time }
   }
 
-  private func handle(_ error: HTTPParserError) {
-    switch state {
-    case .idle, .inHead, .collecting: if case .headerOverflow = error { refuse(.largeHead) } else { refuse(.noHTTP) }
-    // Framing that breaks in the middle of a body: nothing behind it is another request.
-    case .streaming(let body):
-      if !response.hasBegun { refuse(.noHTTP) }
-      body.finish(.cut)
-      if case .streaming = state { close() }
-    case .answering, .ending, .closed: break
-    }
-  }
-
-  /// The client sends no more, and all that it asked is answered.
-  private func inputEnded() {
-    switch state {
-    case .idle, .inHead, .collecting: closeWhenSent()
-    case .streaming(let body):
-      let hadBegun = response.hasBegun
-      body.finish(.cut)
-      // Unless it was answered for that.
-      if case .streaming = state { hadBegun ? close() : closeWhenSent() }
-    case .answering, .ending, .closed: break
-    }
+  /// Nothing that comes is examined any more.
+  func dropInput() {
+    turn.waiting.removeAll()
+    incoming.dropHeld()
   }
 }

@@ -10,21 +10,6 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
 
-  enum State {
-    /// Between requests.
-    case idle
-    /// A part of a head came.
-    case inHead
-    case collecting(HTTPRequestHead, limit: Int)
-    case streaming(HTTPRequestBody)
-    /// The request is read to its end.
-    case answering
-    /// The answer is written and the connection ends: further input is dropped, since closing would reset the
-    /// connection and could lose the answer.
-    case ending
-    case closed
-  }
-
   /// How long the rest of a request's body is awaited at the stop.
   private static let restOfBody = TimeAmount.seconds(1)
 
@@ -46,91 +31,66 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
 
   /// The answer to the request that is being handled.
   struct Response {
-    var hasBegun = false
     /// It is not counted in the rate of the caller.
     var isFromMemory = false
-    /// It is as long as the connection.
-    var endsWithConnection = false
     var whenWritable: (() -> Void)?
   }
 
-  struct Output {
-    /// Parts and ends of answers that are not with the kernel.
-    var unwritten = 0
-    /// The last answer is with the kernel.
-    var isSent = false
+  /// The bytes of both directions.
+  struct Flow {
+    var isReadingPaused = false
     /// Output is sent at the end of the current read.
     var isInRead = false
+    /// Parts and ends of answers that are not with the kernel.
+    var unwritten = 0
   }
 
-  struct Input {
-    var isPaused = false
-    /// The client sends no more, so that there is nothing to wait for once it has its answer.
-    var hasEnded = false
+  /// The other end, and on whose account it is counted.
+  struct Client {
+    let caller: Caller?
+    let share: Share
+    var pace: Pace<HTTPConnectionHandler>?
+    /// A TCP connection's other end.
+    let peer: LoopbackPeer?
   }
 
   let connections: ServedConnections
   let incoming: IncomingBytes
   let connection: HTTPConnection
   let conversation: any HTTPConversation
-  let caller: Caller?
-  let share: Share
-  var pace: Pace<HTTPConnectionHandler>?
-  let peer: LoopbackPeer?
+  var client: Client
   var context: ChannelHandlerContext?
-  var state = State.idle {
+  var state: HTTPConnectionState {
     didSet { note() }
   }
   var exchange: HTTPExchange?
-  var head: HTTPRequestHead?
-  /// The body of the request that is being read.
-  var collected = ByteBuffer()
   var response = Response()
   var times = Times()
   var turn = Turn()
-  var input = Input()
-  var output = Output()
-  var isStopping = false
-  /// Nothing that comes is looked at any more.
-  var isOver = false {
-    didSet {
-      guard isOver else { return }
-      turn.waiting.removeAll()
-      incoming.dropHeld()
-    }
-  }
+  var flow = Flow()
 
   init(
     _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: HTTPConnection,
-    _ incoming: IncomingBytes, caller: Caller?, of share: Share, _ pace: Pace<HTTPConnectionHandler>?,
-    peer: LoopbackPeer?
+    _ incoming: IncomingBytes, _ client: Client
   ) {
     self.connections = connections
     self.incoming = incoming
     self.connection = connection
     self.conversation = conversation
-    self.caller = caller
-    self.share = share
-    self.pace = pace
-    self.peer = peer
+    self.client = client
+    state = HTTPConnectionState(keepsConnections: connections.limits.keepsConnections)
     times.latest = connections.limits.request.map { times.since + TimeAmount($0) }
     let idle = times.since + TimeAmount(connections.limits.idle)
     times.deadline = times.latest.map { min($0, idle) } ?? idle
     note()
   }
 
-  func note() { connection.note(progress, since: times.since) }
+  /// False: its place was taken away.
+  @discardableResult
+  func note() -> Bool { connection.note(state.progress(load), since: times.since) }
 
-  private var progress: HTTPConnection.Progress {
-    switch state {
-    case .idle: output.unwritten > 0 ? .answering : turn.isBehind ? .inBody : .silent
-    case .inHead: output.unwritten > 0 ? .answering : turn.isBehind ? .inBody : .inHead
-    case .collecting: .inBody
-    case .streaming: response.hasBegun ? .handling : .uploading
-    case .answering: .handling
-    case .ending: output.isSent ? .over : .answering
-    case .closed: .over
-    }
+  private var load: HTTPConnectionState.Load {
+    HTTPConnectionState.Load(isWriting: flow.unwritten > 0, isBehind: turn.isBehind)
   }
 
   // MARK: The channel
@@ -173,71 +133,61 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
   }
 
   func pause() {
-    guard !input.isPaused else { return }
-    input.isPaused = true
+    guard !flow.isReadingPaused else { return }
+    flow.isReadingPaused = true
     setAutoRead(false)
   }
 
   func goOnReading() {
-    guard input.isPaused else { return }
-    input.isPaused = false
+    guard flow.isReadingPaused else { return }
+    flow.isReadingPaused = false
     setAutoRead(true)
   }
 
   /// The first byte of a request came.
   func headBegins() {
     times.since = .now()
-    state = .inHead
+    state.headBegan()
     times.deadline = times.since + TimeAmount(connections.limits.headTime)
   }
 
   // MARK: Time and the end
 
   func checkTime(_ now: NIODeadline) {
-    if let late = times.late, now >= late.due, !response.hasBegun, let exchange {
+    if let late = times.late, now >= late.due, !state.hasBegun, let exchange {
       return reply(late.reply, to: exchange)
     }
     if let write = times.write, now >= write { return close() }
     // A closing client ends its side before the kernel reports that it has no owner.
-    if input.hasEnded, !isStillCaller() { return close() }
+    if state.hasInputEnded, !isStillCaller() { return close() }
     // Its input has arrived, and waits until its own answers are read, or for its slot.
     guard let deadline = times.deadline, now >= deadline, !hasMore else { return }
-    switch state {
-    case .inHead: refuse(.lateHead)
-    case .collecting: refuse(.lateBody)
-    case .streaming(let body):
-      times.deadline = nil
-      body.finish(.stalled)
-    case .idle, .answering, .ending, .closed: close()
-    }
+    perform(state.timedOut())
   }
 
   func stop() {
-    isStopping = true
-    // It has a request that is handled when its turn comes.
-    guard !turn.isQueued else { return }
-    // Its user has sent too many requests for the time that is left.
-    if turn.isPaced { return closeWhenSent() }
-    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) {
-      // Bytes that are not read would have the kernel drop answers that it has not sent yet.
-      return hasMore || input.isPaused ? closeWhenSent() : close()
+    let wait: HTTPConnectionState.Wait? = turn.isQueued ? .turn : turn.isPaced ? .pace : nil
+    switch state.stop(load, wait, isUnread: hasMore || flow.isReadingPaused) {
+    case .nothing: break
+    case .close: close()
+    case .closeWhenSent: closeWhenSent()
+    case .hurry:
+      let end = NIODeadline.now() + Self.restOfBody
+      times.deadline = times.deadline.map { min($0, end) } ?? end
     }
-    guard case .collecting = state else { return }
-    let end = NIODeadline.now() + Self.restOfBody
-    times.deadline = times.deadline.map { min($0, end) } ?? end
   }
 
   func close() {
-    if response.endsWithConnection {
-      // Its end would be the answer's: a reset is none.
+    if state.isCut {
+      // A reset is not the end of an answer.
       _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
     }
     context?.close(promise: nil)
   }
 
   private func end() {
-    if case .streaming(let body) = state { body.finish(.cut) }
-    state = .closed
+    state.body?.finish(.cut)
+    state.close()
     turn.waiting.removeAll()
     context = nil
     response.whenWritable = nil

@@ -44,10 +44,10 @@ final class ServedConnections {
     let pipeline = channel.pipeline.syncOperations
     let incoming = try pipeline.handler(type: IncomingBytes.self)
     let handler = HTTPConnectionHandler(
-      self, conversation, connection, incoming, caller: caller, of: share, paces.pace(of: share, at: .now()), peer: peer
-    )
+      self, conversation, connection, incoming,
+      .init(caller: caller, share: share, pace: paces.pace(of: share, at: .now()), peer: peer))
     handlers[ObjectIdentifier(handler)] = handler
-    handler.pace?.connections += 1
+    handler.client.pace?.connections += 1
     channel.closeFuture.assumeIsolated().whenComplete { [self] _ in forget(handler) }
     // Answers say themselves how they are framed: that to HEAD as the one to GET would be.
     var framing = HTTPResponseEncoder.Configuration()
@@ -77,7 +77,7 @@ final class ServedConnections {
 
   private func forget(_ handler: HTTPConnectionHandler) {
     handlers[ObjectIdentifier(handler)] = nil
-    handler.pace?.connections -= 1
+    handler.client.pace?.connections -= 1
     paces.removeIdle(at: .now(), beyond: Self.idlePaces)
     guard handlers.isEmpty else { return }
     tick?.cancel()
@@ -130,7 +130,7 @@ final class ServedConnections {
 
   /// The connection has more to do. Each user has one turn at a time, which the user's units share.
   func wait(_ handler: HTTPConnectionHandler) {
-    turns.append(handler, for: handler.share.holder, of: handler.share.holder.user)
+    turns.append(handler, for: handler.client.share.holder, of: handler.client.share.holder.user)
     scheduleTurns()
   }
 

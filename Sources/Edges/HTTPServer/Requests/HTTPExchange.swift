@@ -17,8 +17,6 @@ public final class HTTPExchange: Sendable {
   let channel: any Channel
   private let handler: NIOLoopBound<HTTPConnectionHandler>
   private let state = Mutex(State())
-  /// Whether the connection ends with the answer. Used only on the loop.
-  private let last = Atomic(false)
 
   init(
     _ handler: NIOLoopBound<HTTPConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead, _ caller: Caller?
@@ -27,11 +25,6 @@ public final class HTTPExchange: Sendable {
     self.channel = channel
     self.head = head
     self.caller = caller
-  }
-
-  var isLast: Bool {
-    get { last.load(ordering: .relaxed) }
-    set { last.store(newValue, ordering: .relaxed) }
   }
 
   /// Whether a client still waits for the answer.

@@ -70,7 +70,7 @@ final class IncomingBytes: ChannelInboundHandler {
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     hasRead = true
     var bytes = unwrapInboundIn(data)
-    if handler?.isOver == true { return drop(bytes.readableBytes) }
+    if handler?.state.isOver == true { return drop(bytes.readableBytes) }
     if held == nil { held = bytes } else { held?.writeBuffer(&bytes) }
     if handler == nil, held.map({ $0.readableBytes > limits.requestLine + limits.head }) ?? false {
       context.close(promise: nil)
@@ -132,7 +132,7 @@ final class IncomingBytes: ChannelInboundHandler {
   private func admits(_ bytes: ByteBuffer, _ handler: HTTPConnectionHandler) -> Bool {
     let count = bytes.readableBytes
     var refusal: HTTPRefusal?
-    switch handler.state {
+    switch handler.state.phase {
     case .idle:
       // RFC 9112 §2.2: an empty line behind a request is nothing.
       if count <= 2, bytes.readableBytesView.allSatisfy({ $0 == 0x0D || $0 == 0x0A }) { return false }
@@ -145,10 +145,10 @@ final class IncomingBytes: ChannelInboundHandler {
       if read > limits.requestLine + limits.head { refusal = .largeHead }
       if !line.isWithin(limits.requestLine, bytes) { refusal = .longLine }
       read += count
-    case .collecting(_, let limit):
+    case .collecting(_, let limit, _):
       if read > 2 * limit + Self.frames { refusal = .largeBody }
       read += count
-    case .streaming, .answering, .ending, .closed: break
+    case .begun, .streaming, .answering, .ending, .closed: break
     }
     if let refusal { handler.refuse(refusal) }
     return refusal == nil
