@@ -42,13 +42,6 @@ import Testing
     #expect(later == 10)
   }
 
-  @Test(
-    "accepting takes half as long as the turn before, within its limits",
-    arguments: [(10, 100), (200, 100), (1000, 500), (60_000, 5000)] as [(Int64, Int64)])
-  func acceptTime(last: Int64, time: Int64) {
-    #expect(SocketLoop.acceptTime(after: .microseconds(last)) == .microseconds(time))
-  }
-
   private func with(
     _ change: (inout SocketServer.Limits) -> Void = { _ in }, _ body: (Served, Users) async throws -> Void
   ) async throws {

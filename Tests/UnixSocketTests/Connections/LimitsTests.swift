@@ -63,7 +63,7 @@ import Testing
     try await Served.with({ $0.connectionsPerUser = 1 }, system: system) { served in
       let first = try served.client()
       try await served.turn(for: first)
-      let waiting = try (0..<SocketLoop.absorbedAtOnce).map { _ in try served.client() }
+      let waiting = try (0..<RefusedClients.absorbedAtOnce).map { _ in try served.client() }
       #expect(await eventually { served.server.figures.refused == UInt64(waiting.count) })
       // This one is not served: it gets an error, and is closed.
       #expect(try await served.client().linesToEnd().count == 1)

@@ -93,7 +93,7 @@ import Testing
       try await first.send(tokenGet(3))
       #expect(try await first.json()["id"] == 3)
       let elapsed = NIODeadline.now() - begun
-      #expect(accepting.calls - before <= 1 + Int(elapsed.nanoseconds / SocketLoop.acceptPause.nanoseconds))
+      #expect(accepting.calls - before <= 1 + Int(elapsed.nanoseconds / AcceptPace.pause.nanoseconds))
       let lines = log.all
       #expect((1...1 + Int(elapsed.nanoseconds / Refusals.pause.nanoseconds)).contains(lines.count))
       #expect(lines.first?.text.contains(String(cString: strerror(code))) == true)
@@ -114,7 +114,7 @@ import Testing
         #expect(try await client.json()["id"] == .integer(number))
       }
       // One for each pause.
-      #expect(NIODeadline.now() - begun >= SocketLoop.acceptPause * 3)
+      #expect(NIODeadline.now() - begun >= AcceptPace.pause * 3)
       #expect(log.all.first?.text.contains(String(cString: strerror(EMFILE))) == true)
     }
   }
@@ -259,7 +259,7 @@ import Testing
       }
       try await eventually("all was answered") { order.state.withLock { $0.accounts.count } == 300 * clients.count }
       let before = order.state.withLock { $0.accounts.firstIndex(of: "c31") ?? 0 }
-      let inATurn = SocketLoop.leastReceived / tokenGet(0, "c0").utf8.count + 1
+      let inATurn = LoopBuffers.leastReceived / tokenGet(0, "c0").utf8.count + 1
       #expect(before <= 31 * inATurn)
     }
   }

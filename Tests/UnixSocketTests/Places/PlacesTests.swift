@@ -156,7 +156,7 @@ import Testing
     }) { served, users in
       let begun = NIODeadline.now()
       var clients: [RawClient] = []
-      for _ in 0...SocketLoop.absorbedPerUser { clients.append(try await users.client(1000, served)) }
+      for _ in 0...RefusedClients.absorbedPerUser { clients.append(try await users.client(1000, served)) }
       let beyond = try await users.client(1000, served)
       #expect(try await isTold(beyond, "1 connections of uid 1000"))
       #expect(beyond.sendSome([0x20]) < 0 && errno == EPIPE)
@@ -186,7 +186,7 @@ import Testing
       users.state.withLock { $0.failure = nil }
       try await served.turn(for: try served.client())
       // None was accepted until then.
-      #expect(NIODeadline.now() - begun >= SocketLoop.acceptPause)
+      #expect(NIODeadline.now() - begun >= AcceptPace.pause)
     }
   }
 

@@ -13,7 +13,7 @@ extension ConnectionHandler {
   /// - Parameter user: the user of a remembered refusal.
   func takePlace(remembering user: UInt32) -> String? {
     let now = NIODeadline.now()
-    client.pace = loop.paces.pace(of: share, at: now)
+    client.pace = loop.rates.requests.pace(of: share, at: now)
     if share.isUnnamed, let due = client.pace?.ownDue(at: now) {
       let why = "\(share.holder) sends too much"
       remember(user, why, until: min(due, now + ConnectionTable.remembered))
@@ -133,13 +133,13 @@ extension ConnectionHandler {
   }
 
   func refuse(_ error: RPCError) {
-    outgoing.write(loop.line(refusing: error))
-    end(state.refuse(mayAbsorb: loop.startAbsorbing(of: share)), within: limits.linger)
+    outgoing.write(loop.refused.line(refusing: error))
+    end(state.refuse(mayAbsorb: loop.refused.startAbsorbing(of: share)), within: limits.linger)
   }
 
   /// The input of a refused client.
   func absorb() {
-    let (count, _) = loop.receive(from: socket, withoutDescriptors: client.mayReceiveDescriptors)
+    let (count, _) = loop.buffers.receive(from: socket, withoutDescriptors: client.mayReceiveDescriptors)
     guard count > 0 ? state.absorbed(count) : count < 0 && errno == EAGAIN else { return close() }
     send()
     watch()

@@ -10,8 +10,9 @@ extension ConnectionHandler {
   func read() {
     // Discarded input has a cost too.
     if framer.isDiscarding, mustWait() { return watch() }
-    let limit = state.hold.reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
-    let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: client.mayReceiveDescriptors)
+    let limit = state.hold.reserved > 0 ? LoopBuffers.receivedPerTurn : Self.uncounted
+    let (count, bytes) = loop.buffers.receive(
+      from: socket, atMost: limit, withoutDescriptors: client.mayReceiveDescriptors)
     if count > 0 {
       connection?.noteAsked()
       if framer.isDiscarding { client.pace?.spend(bytes: count) }
@@ -40,7 +41,7 @@ extension ConnectionHandler {
   func takeLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, state.isServed else { return }
     turn.begin(loop.turn)
-    outgoing.borrow(&loop.spare)
+    outgoing.borrow(&loop.buffers.spare)
     var (left, hasAsked) = (turn.left, false)
     framer.takeLines(of: received) { frame in
       switch frame {
@@ -129,7 +130,7 @@ extension ConnectionHandler {
 
   private func notCounted() {
     client.isCounted = false
-    loop.connects.giveBack(SocketLoop.Arrival.user(of: client.uid))
+    loop.rates.connects.giveBack(SocketLoop.Arrival.user(of: client.uid))
   }
 
   private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {

@@ -12,7 +12,7 @@ extension ConnectionHandler {
     let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
     state.hold.answered(hasRoom: hasRoom)
     if isOverflown {
-      if let others = loop.unreadClients.refused(at: .now()) {
+      if let others = loop.refused.unread.refused(at: .now()) {
         shared.logger.notice(
           "a client does not read what it is sent: closed\(others > 0 ? "; \(others) more before it" : "")",
           metadata: ["pid": "\(connection.caller.pid)"])
@@ -47,7 +47,7 @@ extension ConnectionHandler {
 
   func send() {
     guard !state.isClosed else { return }
-    switch outgoing.send(to: socket, giveBack: &loop.spare) {
+    switch outgoing.send(to: socket, giveBack: &loop.buffers.spare) {
     case .failed: return close()
     case .some: break
     case .everything:
@@ -78,7 +78,7 @@ extension ConnectionHandler {
 
   /// Closes as soon as the kernel has everything, or the client has had its time to make room.
   func closeWhenAnswered() {
-    end(state.end(mayAbsorb: loop.startAbsorbing(of: share)), within: limits.linger)
+    end(state.end(mayAbsorb: loop.refused.startAbsorbing(of: share)), within: limits.linger)
   }
 
   func end(_ ending: ConnectionState.Ending, within limit: Duration) {

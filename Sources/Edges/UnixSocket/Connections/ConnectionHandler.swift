@@ -52,7 +52,7 @@ final class ConnectionHandler {
     var deadline: UInt64?
   }
 
-  init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
+  init(token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.token = token
     self.loop = loop
     self.shared = shared
@@ -117,14 +117,14 @@ final class ConnectionHandler {
   func close() {
     guard let (wasAbsorbing, hasInputEnded) = state.close() else { return }
     if let deadline = registered.deadline { loop.timers.cancel(deadline) }
-    if wasAbsorbing { loop.endAbsorbing(of: share) }
-    let holdsDescriptors = client.mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
+    if wasAbsorbing { loop.refused.endAbsorbing(of: share) }
+    let holdsDescriptors = client.mayReceiveDescriptors && !hasInputEnded && !loop.buffers.emptyInput(of: socket)
     let connection = connection
     releaseMemory()
     self.connection = nil
     tokens = nil
     connection?.ended(hasDescriptor: holdsDescriptors)
-    loop.forget(self)
+    loop.open.remove(token)
     if holdsDescriptors {
       loop.closeElsewhere(self) { connection?.descriptorClosed() }
     } else {

@@ -40,20 +40,22 @@ extension SocketLoop {
   /// False: the socket was closed.
   func isAdmitted(_ socket: Int32, _ arrival: Arrival, mayReceiveDescriptors: Bool, at now: NIODeadline) -> Bool {
     guard !arrival.isUnlimited else { return true }
-    let isWithinRate = connects.take(arrival.user, at: now)
+    let isWithinRate = rates.connects.take(arrival.user, at: now)
     let drop = { (line: [UInt8]?, share: Share) in
       self.drop(socket, of: share, line, mayReceiveDescriptors: mayReceiveDescriptors)
     }
-    if system.hasEnded(socket) {
+    if shared.system.hasEnded(socket) {
       drop(nil, arrival.share)
     } else if !isWithinRate {
       noteRefusal(of: arrival, at: now)
       // The service manager would take any bytes for the credential.
-      drop(arrival.wanted == nil ? refusalOfRate : nil, arrival.share)
-    } else if arrival.wanted == nil, let refused = table.refusal(of: arrival.user, at: now), !mayAbsorb(refused.share) {
-      table.countRefused()
-      table.countHeldBack(.connections, refused.share)
-      drop(refused.line, refused.share)
+      drop(arrival.wanted == nil ? refused.lineOfRate : nil, arrival.share)
+    } else if arrival.wanted == nil, let refusal = shared.table.refusal(of: arrival.user, at: now),
+      !refused.mayAbsorb(refusal.share)
+    {
+      shared.table.countRefused()
+      shared.table.countHeldBack(.connections, refusal.share)
+      drop(refusal.line, refusal.share)
     } else {
       return true
     }
@@ -61,18 +63,18 @@ extension SocketLoop {
   }
 
   private func noteRefusal(of arrival: Arrival, at now: NIODeadline) {
-    table.countRefused()
-    table.countHeldBack(.connections, arrival.share)
-    guard let others = table.refused(at: now) else { return }
-    logger.warning(
-      "a connection was refused: uid \(arrival.user) opens more than \(connects.perSecond) in a second\(others > 0 ? "; \(others) more before it" : "")",
+    shared.table.countRefused()
+    shared.table.countHeldBack(.connections, arrival.share)
+    guard let others = shared.table.refused(at: now) else { return }
+    shared.logger.warning(
+      "a connection was refused: uid \(arrival.user) opens more than \(rates.connects.perSecond) in a second\(others > 0 ? "; \(others) more before it" : "")",
       metadata: ["uid": "\(arrival.credentials?.uid ?? .max)"])
   }
 
   private func drop(_ socket: Int32, of share: Share, _ line: [UInt8]?, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { Self.awaitDescriptors(on: socket) }
     if let line { _ = line.withUnsafeBytes { clinux_send(socket, $0.baseAddress, $0.count) } }
-    if mayReceiveDescriptors, !emptyInput(of: socket) {
+    if mayReceiveDescriptors, !buffers.emptyInput(of: socket) {
       closeElsewhere(socket, of: share) {}
     } else {
       close(socket)

@@ -133,11 +133,7 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(
-        system: shared.system, table: shared.table, limits: shared.limits, logger: shared.logger
-      ) { socket, token, loop in
-        ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
-      }
+      let loop = try SocketLoop.start(shared)
       state.withLock { $0.loop = loop }
       let interval = TimeAmount(configuration.limits.tick)
       loop.add { loop in
@@ -154,11 +150,11 @@ public final class SocketServer: Sendable {
     if let refused = shared.table.untoldRefusals(at: now) {
       shared.logger.warning("\(refused) more connections were refused")
     }
-    for connection in loop.connections { connection.tick(now) }
-    loop.paces.removeIdle(at: now)
-    loop.connects.removeIdle(at: now)
+    for connection in loop.open.all { connection.tick(now) }
+    loop.rates.requests.removeIdle(at: now)
+    loop.rates.connects.removeIdle(at: now)
     // The last answer may have been a token.
-    loop.wipe()
+    loop.buffers.wipe()
   }
 
   /// Runs `action` now and after each `interval`, on the loop that serves: where that hangs, it does not run. For a
@@ -221,7 +217,7 @@ public final class SocketServer: Sendable {
     await wait(atMost: deadline) { table in table.connections.allSatisfy { $0.running == 0 } }
     for connection in table.connections { connection.pending.answerAll(Answering.shuttingDown) }
     await wait(atMost: Self.drainGrace) { table in table.connections.allSatisfy { $0.running == 0 } }
-    _ = await state.withLock { $0.loop }?.run { loop in for connection in loop.connections { connection.finish() } }
+    _ = await state.withLock { $0.loop }?.run { loop in for connection in loop.open.all { connection.finish() } }
     await wait(atMost: configuration.limits.linger + Self.drainGrace) { table in table.count == 0 }
   }
 
