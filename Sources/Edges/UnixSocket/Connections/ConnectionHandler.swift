@@ -27,7 +27,7 @@ final class ConnectionHandler {
   @exclusivity(unchecked) var outgoing = Outgoing()
   @exclusivity(unchecked) var state = ConnectionState()
   @exclusivity(unchecked) var turn = LineTurn()
-  var clock: ConnectionClock
+  @exclusivity(unchecked) var clock: ConnectionClock
   var registered = Registered()
 
   /// The other end, as the kernel reported it at accept.

@@ -51,7 +51,8 @@ final class SocketLoop {
   var refused: RefusedClients
   var rates: Rates
   var timers = Timers()
-  private var iteration = Iteration()
+  // Used by only its thread: the runtime's check on each request cannot fail.
+  @exclusivity(unchecked) private var iteration = Iteration()
   @exclusivity(unchecked) var buffers = LoopBuffers()
 
   private init(_ shared: ConnectionHandler.Shared) throws(Failure) {
