@@ -231,7 +231,11 @@ let package = Package(
       "HTTPServerTests",
       ["HTTPServer", "Listening", "Principals", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
     tests(
-      "LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "Listening", "OAuth", "Principals", nioCore, nioHTTP1]),
+      "LoopbackTests",
+      [
+        "Loopback", "Broker", "BrokerAPI", "Grants", "HTTPServer", "HTTPTransport", "Listening", "OAuth", "Principals",
+        nioCore, nioPosix, nioHTTP1, logging,
+      ]),
     tests(
       "UnixSocketTests",
       [

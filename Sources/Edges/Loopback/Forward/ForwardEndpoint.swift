@@ -16,7 +16,8 @@ final class ForwardEndpoint {
 
   let broker: any LoopbackBroker
   let principal: Principal
-  let lane: ForwardLane
+  /// Most connections forward nothing.
+  private(set) lazy var lane = broker.forwardLane(for: principal)
   let retained: RetainedBytes
   private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
   /// Those of the connection's loop.
@@ -35,7 +36,6 @@ final class ForwardEndpoint {
     self.retained = retained
     self.principal = principal
     upstreamsOf = upstreams
-    lane = broker.forwardLane(for: principal)
   }
 
   /// On whose account request bodies are kept.
