@@ -111,35 +111,6 @@ import Testing
   }
 }
 
-@Suite struct OpenConnectionsTests {
-  @Test("a token of a closed connection is not that of the next one with its descriptor") func tokens() {
-    var open = OpenConnections<String>()
-    let (first, second) = (open.token(for: 7), open.token(for: 3))
-    #expect(open[first] == nil)
-    open.add("a", first)
-    open.add("b", second)
-    #expect(open[first] == "a" && open[second] == "b" && open.all == ["b", "a"])
-    open.remove(first)
-    #expect(open[first] == nil && open.all == ["b"])
-    let next = open.token(for: 7)
-    open.add("c", next)
-    #expect(open[next] == "c" && open[first] == nil)
-    #expect(open[LoopToken(9, generation: 1)] == nil && open[LoopToken(5, generation: 1)] == nil)
-    #expect(first.isConnection && next.isConnection)
-  }
-
-  @Test(
-    "the earliest of the chosen ones is the first",
-    arguments: [([3, 1, 2], 1), ([1, 3, 1], 0), ([nil, 2, 1], 2), ([nil, nil, nil], nil), ([], nil)]
-      as [([UInt64?], Int?)])
-  func first(since: [UInt64?], expected: Int?) {
-    var open = OpenConnections<Int>()
-    for index in since.indices { open.add(index, open.token(for: Int32(index + 4))) }
-    #expect(open.first(where: { _ in true }, since: { since[$0] }) == expected)
-    #expect(open.first(where: { $0 != expected }, since: { since[$0] }) != expected || expected == nil)
-  }
-}
-
 @Suite struct LoopBuffersTests {
   @Test(
     "ready connections share the bytes of a turn",

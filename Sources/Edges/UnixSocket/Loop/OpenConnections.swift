@@ -1,6 +1,10 @@
+import Listening
+
 /// Connections by descriptor, of which the lowest free number is used again.
-struct OpenConnections<Handler> {
-  private var handlers: [(token: LoopToken, handler: Handler)?] = []
+///
+/// Not generic: each eviction looks at all connections, which takes long in a debug build for elements of an unknown type.
+struct OpenConnections {
+  private var handlers: [ConnectionHandler?] = []
   private var generation: UInt32 = 0
 
   /// The token of a new connection. Of a generation that no earlier one of this descriptor has, except after four
@@ -10,26 +14,27 @@ struct OpenConnections<Handler> {
     return LoopToken(socket, generation: generation)
   }
 
-  mutating func add(_ handler: Handler, _ token: LoopToken) {
-    while handlers.count <= Int(token.descriptor) { handlers.append(nil) }
-    handlers[Int(token.descriptor)] = (token, handler)
+  mutating func add(_ handler: ConnectionHandler) {
+    let index = Int(handler.token.descriptor)
+    while handlers.count <= index { handlers.append(nil) }
+    handlers[index] = handler
   }
 
   /// Nil: the connection was closed.
-  subscript(token: LoopToken) -> Handler? {
+  subscript(token: LoopToken) -> ConnectionHandler? {
     let index = Int(token.descriptor)
-    guard index < handlers.count, let entry = handlers[index], entry.token == token else { return nil }
-    return entry.handler
+    guard index < handlers.count, let handler = handlers[index], handler.token == token else { return nil }
+    return handler
   }
 
   mutating func remove(_ token: LoopToken) { handlers[Int(token.descriptor)] = nil }
 
-  var all: [Handler] { handlers.compactMap { $0?.handler } }
+  var all: [ConnectionHandler] { handlers.compactMap { $0 } }
 
-  /// The connection with the earliest turn by `since` among the connections that `isOne` accepts.
-  func first(where isOne: (Handler) -> Bool, since: (Handler) -> UInt64?) -> Handler? {
-    var first: (handler: Handler, since: UInt64)?
-    for case let (_, handler)? in handlers where isOne(handler) {
+  /// The connection with the earliest turn by `since` among the connections whose shares `isOne` accepts.
+  func first(where isOne: (Share) -> Bool, since: (ConnectionHandler) -> UInt64?) -> ConnectionHandler? {
+    var first: (handler: ConnectionHandler, since: UInt64)?
+    for case let handler? in handlers where isOne(handler.share) {
       if let turn = since(handler), turn < first?.since ?? .max { first = (handler, turn) }
     }
     return first?.handler

@@ -60,7 +60,7 @@ extension SocketLoop {
     let arrival = Arrival(shared.system.credentials(socket), wanted)
     guard isAdmitted(socket, arrival, mayReceiveDescriptors: listeners[listener] != .refused, at: now) else { return }
     let handler = ConnectionHandler(token: open.token(for: socket), loop: self, shared: shared)
-    open.add(handler, handler.token)
+    open.add(handler)
     handler.start(arrival, mayReceiveDescriptors: listeners[listener] != .refused)
   }
 

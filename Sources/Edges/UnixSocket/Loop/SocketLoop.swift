@@ -45,7 +45,7 @@ final class SocketLoop {
   let poller: Poller
   let shared: ConnectionHandler.Shared
   private let closer = Closer()
-  var open = OpenConnections<ConnectionHandler>()
+  var open = OpenConnections()
   var listeners: [Int32: Descriptors] = [:]
   var accepting: AcceptPace
   var refused: RefusedClients
@@ -132,7 +132,7 @@ final class SocketLoop {
   func giveUpPlace(
     where isOne: (Share) -> Bool, _ why: String, _ since: (ConnectionHandler) -> UInt64?
   ) -> Bool {
-    let first = open.first(where: { isOne($0.share) }, since: since)
+    let first = open.first(where: isOne, since: since)
     first?.giveUpPlace(why)
     return first != nil
   }
