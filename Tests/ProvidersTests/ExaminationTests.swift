@@ -46,6 +46,8 @@ import Testing
     #expect(kind(provider { $0.allowInsecureHTTP = true }.examineSettings().result) == "warning")
   }
 
+  static let signer = try? OAuth.SigningKey.shared(Secret("s"), algorithm: .hs256)
+
   static let answers: [(HTTPResponse, discovery: String, issuer: String, words: String)] = [
     (answer("<html>", type: "text/html"), "failed", "skipped", "a web page"),
     (answer("{}", status: 404), "failed", "skipped", "no metadata at"),
@@ -92,6 +94,8 @@ import Testing
     (.grantTypes, ["grant_types_supported": #"["authorization_code"]"#], { _ in }, "warning", "refresh_token"),
     (.grantTypes, ["response_types_supported": #"["token"]"#], { _ in }, "warning", "code"),
     (.grantTypes, ["require_pushed_authorization_requests": "true"], { $0.par = .never }, "failed", "RFC 9126"),
+    (.grantTypes, ["require_signed_request_object": "true"], { _ in }, "failed", "RFC 9101"),
+    (.grantTypes, ["require_signed_request_object": "true"], { $0.requestObjectKey = signer }, "ok", "refresh_token"),
     (
       .grantTypes, [:], { $0.signIn.isImplicit = true }, "warning",
       "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed"

@@ -73,7 +73,7 @@ let key = SigningKey("k1")
 let newKey = SigningKey("k2")
 
 func keySet(_ keys: SigningKey...) -> JWKSet {
-  JWKSet(raw: Data((#"{"keys":["# + keys.map(\.jwk).joined(separator: ",") + "]}").utf8))!
+  JWKSet(Data((#"{"keys":["# + keys.map(\.jwk).joined(separator: ",") + "]}").utf8))!
 }
 
 func tokenBody(idToken: String? = nil, refresh: String? = "refresh-2", access: String = "access-2") -> String {

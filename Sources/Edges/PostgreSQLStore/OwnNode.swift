@@ -12,7 +12,7 @@ struct OwnNode: Sendable {
   let name: String
   let version: String
 
-  var node: Node { Node(id: id, name: name, run: run) }
+  var node: Node { Node(id: id, run: run) }
 
   /// After this time without a sign, a session that still has a node's lock is dead.
   static let silence = Duration.seconds(12)

@@ -23,7 +23,7 @@ public final class Database {
   /// Nil: it is closed.
   private var open: OpaquePointer?
   private var kept: [String: Statement] = [:]
-  /// What SQLite calls after each commit.
+  /// SQLite calls it after each commit; it is only kept alive here.
   var watcher: LogPages?
 
   init(_ handle: OpaquePointer) { open = handle }

@@ -48,6 +48,4 @@ final class MemoryAuditStore: AuditStore {
   func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
     state.withLock { $0.forgotten = (moment, most) }
   }
-
-  func close() async {}
 }

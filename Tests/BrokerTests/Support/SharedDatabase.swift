@@ -58,7 +58,7 @@ final class SharedDatabase: Sendable {
     }
     let id = store?.node?.id ?? "id\(number)"
     return SharedStore(
-      self, number: number, node: Node(id: id, name: "node\(number)", run: "run\(number)"), changes: changes)
+      self, number: number, node: Node(id: id, run: "run\(number)"), changes: changes)
   }
 
   /// The broker gets no more notifications.

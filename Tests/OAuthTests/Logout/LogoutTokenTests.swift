@@ -25,9 +25,8 @@ struct LogoutTokenTests {
     let compact = Signed.make(Self.claims, header: ["typ": .string("logout+jwt")])
     let token = try LogoutToken.parse(form: Data("x=1&logout_token=\(compact.exposed)".utf8))
     try token.verify(Signed.checks(), keys: Signed.keys)
-    #expect(token.issuer == Tokens.issuer && token.subject == "person-1" && token.sessionID == "session-1")
-    #expect(token.identifier == "j" && token.issuedAt.seconds == 1_799_999_990)
-    #expect(token.expiresAt.seconds == 1_800_000_110)
+    #expect(token.subject == "person-1" && token.sessionID == "session-1")
+    #expect(token.identifier == "j" && token.expiresAt.seconds == 1_800_000_110)
   }
 
   @Test(

@@ -141,7 +141,7 @@ struct RequestSigningTests {
       ]
       expected["nonce"] = nonce.map(JSON.string)
       #expect(try claims(proof) == expected)
-      let keys = try #require(JWKSet(raw: Data(#"{"keys":[\#(JSON.object(jwk).text(sorted: true))]}"#.utf8)))
+      let keys = try #require(JWKSet(Data(#"{"keys":[\#(JSON.object(jwk).text(sorted: true))]}"#.utf8)))
       let algorithm = try SignedJWT.parse(Secret(proof))
         .verifySignature(algorithms: ["ES256"], clientSecret: nil, keys: keys)
       #expect(algorithm == .es256)

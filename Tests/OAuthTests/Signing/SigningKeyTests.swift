@@ -12,7 +12,7 @@ struct SigningKeyTests {
     let compact = try key.sign(type: "JWT", header: ["x": .number("1")], claims: ["a": .string("b")])
     let token = try SignedJWT.parse(compact)
     let keys = JWKSet(
-      raw: Data(JSON.object(["keys": .array([.object(key.publicJWK ?? [:])])]).serialized(sorted: true)))
+      Data(JSON.object(["keys": .array([.object(key.publicJWK ?? [:])])]).serialized(sorted: true)))
     let algorithm = try token.verifySignature(
       algorithms: [key.algorithm.rawValue], clientSecret: secret, keys: try #require(keys))
     #expect(algorithm == key.algorithm && token.kid == key.kid && token.type == "JWT")

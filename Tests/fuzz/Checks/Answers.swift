@@ -57,7 +57,7 @@ extension Target {
     default: compact = Secret([header, rest, Data("signature".utf8)].map { base64URL($0) }.joined(separator: "."))
     }
     let checks = JWTChecks(issuer: issuer, clientID: "client", algorithms: ["ES256", "HS256"], now: now)
-    guard let keys = JWKSet(raw: Data(#"{"keys":[]}"#.utf8)) else { return }
+    guard let keys = JWKSet(Data(#"{"keys":[]}"#.utf8)) else { return }
     if let state = JARM.claimedState(compact) {
       try expect(state.exposed.utf8.count <= AuthorizationResponse.longestState, "a state of any length")
     }

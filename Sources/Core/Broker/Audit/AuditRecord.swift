@@ -133,8 +133,6 @@ public protocol AuditStore: Sendable {
 
   /// Removes records that ended before `moment`, and those above `most`.
   func forget(before moment: Timestamp, most: Int) async throws(StoreError)
-
-  func close() async
 }
 
 /// Which records are wanted; nil: all.

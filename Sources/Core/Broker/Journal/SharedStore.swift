@@ -17,14 +17,11 @@ public struct Revision: RawRepresentable, Hashable, Sendable {
 public struct Node: Hashable, Sendable {
   /// Stays the same for one state folder.
   public let id: String
-  /// The machine's name, for people.
-  public let name: String
   /// Another one at each start.
   public let run: String
 
-  public init(id: String, name: String, run: String) {
+  public init(id: String, run: String) {
     self.id = id
-    self.name = name
     self.run = run
   }
 }

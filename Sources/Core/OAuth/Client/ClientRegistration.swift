@@ -61,8 +61,6 @@ public struct ClientRegistration: Sendable, Equatable {
   /// For removing the registration later (RFC 7592 §3): both values or none.
   public var management: Management?
   public var tokenEndpointAuthMethod: String?
-  /// The whole response. It contains the secrets and never prints.
-  public var members: [String: JSON]
 
   public struct Management: Sendable, Equatable {
     public var accessToken: Secret
@@ -95,7 +93,6 @@ public struct ClientRegistration: Sendable, Equatable {
   }
 
   private init(_ members: [String: JSON], allowInsecureHTTP: Bool) throws(WrongMember) {
-    self.members = members
     clientID = try members.requiredText("client_id")
     guard clientID.utf8.count <= Self.longestClientID, clientID.printable(limit: Self.longestClientID) == clientID
     else {

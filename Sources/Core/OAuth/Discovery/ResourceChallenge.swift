@@ -5,8 +5,6 @@ public struct ResourceChallenge: Sendable, Equatable {
   /// Nil: the challenge names none.
   public var scopes: [String]?
   public var error: String?
-  /// Untrusted text, printable.
-  public var errorDescription: String?
   /// RFC 9470 §3.
   public var acrValues: [String] = []
   public var maxAge: Int64?
@@ -35,7 +33,6 @@ public struct ResourceChallenge: Sendable, Equatable {
       scopes = words
     }
     error = parameters["error"]
-    errorDescription = parameters["error_description"].map { $0.asSentence(limit: 200) }
     acrValues = (parameters["acr_values"] ?? "").split(separator: " ").map(String.init).filter(Self.isScope)
     maxAge = parameters["max_age"].flatMap { Int64($0) }.flatMap { $0 >= 0 ? $0 : nil }
   }

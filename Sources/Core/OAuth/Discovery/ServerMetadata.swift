@@ -22,28 +22,14 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var idTokenSigningAlgValuesSupported: [String]?
   public var authorizationResponseIssParameterSupported: Bool
   public var requirePushedAuthorizationRequests: Bool
-  public var introspectionEndpointAuthMethodsSupported: [String]?
-  /// RFC 9449 §5.1.
-  public var dpopSigningAlgValuesSupported: [String]?
   /// Alternative endpoints for a client with its own certificate (RFC 8705 §5).
   public var mtlsEndpointAliases: [Endpoint: URL] = [:]
-  /// Whether tokens are bound to the client's certificate (RFC 8705 §3.3).
-  public var tlsClientCertificateBoundAccessTokens = false
-  /// OpenID Connect Back-Channel Logout §2.1.
-  public var backchannelLogoutSupported = false
-  public var backchannelLogoutSessionSupported = false
-  public var responseModesSupported: [String]?
   /// `prompt_values_supported` (Initiating User Registration via OpenID Connect §5).
   public var promptValuesSupported: [String]?
-  public var requestObjectSigningAlgValuesSupported: [String]?
-  /// Whether each authorization request must be signed (RFC 9101 §10.5).
+  /// Each authorization request must be signed (RFC 9101 §10.5).
   public var requireSignedRequestObject = false
   /// JARM §3.
   public var authorizationSigningAlgValuesSupported: [String]?
-  public var userinfoSigningAlgValuesSupported: [String]?
-  public var tokenEndpointAuthSigningAlgValuesSupported: [String]?
-  /// RFC 9396 §10.
-  public var authorizationDetailsTypesSupported: [String]?
   /// Whether a client identifier may be the URL of a client's metadata (Client ID Metadata Document).
   public var clientIDMetadataDocumentSupported = false
   /// Invalid endpoints in the document, with their text.
@@ -118,9 +104,6 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     whole.codeChallengeMethodsSupported = codeChallengeMethodsSupported ?? other.codeChallengeMethodsSupported
     whole.tokenEndpointAuthMethodsSupported =
       tokenEndpointAuthMethodsSupported ?? other.tokenEndpointAuthMethodsSupported
-    whole.dpopSigningAlgValuesSupported = dpopSigningAlgValuesSupported ?? other.dpopSigningAlgValuesSupported
-    whole.introspectionEndpointAuthMethodsSupported =
-      introspectionEndpointAuthMethodsSupported ?? other.introspectionEndpointAuthMethodsSupported
     return whole
   }
 
@@ -134,20 +117,9 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     codeChallengeMethodsSupported = list("code_challenge_methods_supported")
     tokenEndpointAuthMethodsSupported = list("token_endpoint_auth_methods_supported")
     idTokenSigningAlgValuesSupported = list("id_token_signing_alg_values_supported")
-    dpopSigningAlgValuesSupported = list("dpop_signing_alg_values_supported")
-    responseModesSupported = list("response_modes_supported")
     promptValuesSupported = list("prompt_values_supported")
-    requestObjectSigningAlgValuesSupported = list("request_object_signing_alg_values_supported")
     authorizationSigningAlgValuesSupported = list("authorization_signing_alg_values_supported")
-    userinfoSigningAlgValuesSupported = list("userinfo_signing_alg_values_supported")
-    tokenEndpointAuthSigningAlgValuesSupported = list("token_endpoint_auth_signing_alg_values_supported")
-    introspectionEndpointAuthMethodsSupported = list("introspection_endpoint_auth_methods_supported")
-    authorizationDetailsTypesSupported = list("authorization_details_types_supported")
-    backchannelLogoutSupported = (try? members.flag("backchannel_logout_supported")) ?? false
-    backchannelLogoutSessionSupported = (try? members.flag("backchannel_logout_session_supported")) ?? false
     clientIDMetadataDocumentSupported = (try? members.flag("client_id_metadata_document_supported")) ?? false
-    tlsClientCertificateBoundAccessTokens =
-      (try? members.flag("tls_client_certificate_bound_access_tokens")) ?? false
     requireSignedRequestObject = try members.flag("require_signed_request_object")
     authorizationResponseIssParameterSupported = try members.flag("authorization_response_iss_parameter_supported")
     requirePushedAuthorizationRequests = try members.flag("require_pushed_authorization_requests")

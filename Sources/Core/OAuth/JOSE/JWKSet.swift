@@ -4,26 +4,23 @@ public import FoundationEssentials
 public struct JWKSet: Sendable, Equatable {
   /// The usable keys: keys of an unknown type or without a required member are ignored (RFC 7517 §5).
   public let keys: [JWK]
-  /// The unchanged response, to be stored and passed to ``init(raw:)``.
-  public let raw: Data
 
   public static let maximumKeys = 100
 
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> JWKSet {
     _ = try response.successfulObject()
-    guard let set = JWKSet(raw: response.body) else {
+    guard let set = JWKSet(response.body) else {
       throw response.nonConforming("keys is not an array of at most \(maximumKeys) keys")
     }
     return set
   }
 
-  /// A stored set; nil if it is not valid.
-  public init?(raw: Data) {
-    guard case .array(let values) = JSON(message: raw)?.dictionary?["keys"], values.count <= Self.maximumKeys else {
+  /// Nil: the text is not a set of keys.
+  public init?(_ text: Data) {
+    guard case .array(let values) = JSON(message: text)?.dictionary?["keys"], values.count <= Self.maximumKeys else {
       return nil
     }
     keys = values.compactMap { $0.dictionary.flatMap(JWK.init(members:)) }
-    self.raw = raw
   }
 }
 

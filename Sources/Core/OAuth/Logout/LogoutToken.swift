@@ -4,14 +4,12 @@ public import FoundationEssentials
 public struct LogoutToken: Sendable, Equatable {
   public typealias Checks = JWTChecks
 
-  public let issuer: String
   /// The user who is logged out; nil if only ``sessionID`` identifies the session.
   public let subject: String?
   /// `sid`: the ended session; nil: all sessions of the subject.
   public let sessionID: String?
   /// `jti`. The receiver remembers it until ``expiresAt`` plus the tolerance, and accepts each token once (§2.6).
   public let identifier: String
-  public let issuedAt: Timestamp
   public let expiresAt: Timestamp
 
   private let jwt: SignedJWT
@@ -62,9 +60,7 @@ public struct LogoutToken: Sendable, Equatable {
     self.jwt = jwt
     self.registered = registered
     let claims = jwt.claims
-    issuer = try claims.requiredText("iss")
     identifier = try claims.requiredText("jti")
-    issuedAt = try claims.requiredDate("iat")
     expiresAt = try claims.requiredDate("exp")
     subject = try claims.text("sub").flatMap { $0.isEmpty ? nil : $0 }
     sessionID = try claims.text("sid").flatMap { $0.isEmpty ? nil : $0 }

@@ -6,7 +6,6 @@ public struct UserInfo: Sendable, Equatable {
   public var name: String?
   public var preferredUsername: String?
   public var email: String?
-  public var isEmailVerified: Bool
   /// The whole response, a JSON object.
   public var claims: Data
 
@@ -81,7 +80,6 @@ public struct UserInfo: Sendable, Equatable {
     self.name = name
     preferredUsername = username
     self.email = email
-    isEmailVerified = false
     self.claims = claims
   }
 
@@ -92,7 +90,6 @@ public struct UserInfo: Sendable, Equatable {
     name = optional("name")
     preferredUsername = optional("preferred_username")
     email = optional("email")
-    isEmailVerified = members["email_verified"] == .bool(true)
     self.claims = claims
   }
 

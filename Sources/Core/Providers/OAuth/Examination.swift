@@ -147,6 +147,12 @@ extension OAuthProvider {
         .grantTypes, .failed(hint: "Take par = \"never\" out of \(section), then `grantctl reload`."),
         "the provider demands pushed authorization requests (RFC 9126), which the settings forbid")
     }
+    if metadata.requireSignedRequestObject, settings.requestObjectKey == nil {
+      return Finding(
+        .grantTypes,
+        .failed(hint: "Write request_object = true and the client's key in \(section), then `grantctl reload`."),
+        "the provider requires signed authorization requests (RFC 9101 §10.5), which are not configured")
+    }
     if settings.signIn.isImplicit {
       return Finding(
         .grantTypes,

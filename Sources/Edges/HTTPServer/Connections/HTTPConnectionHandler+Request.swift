@@ -14,7 +14,7 @@ extension HTTPConnectionHandler {
     }
     client.pace?.spend(requests: 1, bytes: 0)
     times.late = nil
-    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, client.caller)
+    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head)
     self.exchange = exchange
     if connections.checks != .none {
       let check = HeadCheck(

@@ -1,6 +1,5 @@
 public import NIOCore
 public import NIOHTTP1
-public import Principals
 import Synchronization
 
 /// One request and its answer. It may be answered at once from anywhere with ``reply(_:)``, or in parts on its event loop
@@ -11,20 +10,17 @@ public final class HTTPExchange: Sendable {
     var actions: [@Sendable () -> Void] = []
   }
 
-  /// Who asks; nil: the application does not want to know.
-  public let caller: Caller?
   public let head: HTTPRequestHead
   let channel: any Channel
   private let handler: NIOLoopBound<HTTPConnectionHandler>
   private let state = Mutex(State())
 
   init(
-    _ handler: NIOLoopBound<HTTPConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead, _ caller: Caller?
+    _ handler: NIOLoopBound<HTTPConnectionHandler>, _ channel: any Channel, _ head: HTTPRequestHead
   ) {
     self.handler = handler
     self.channel = channel
     self.head = head
-    self.caller = caller
   }
 
   /// Whether a client still waits for the answer.

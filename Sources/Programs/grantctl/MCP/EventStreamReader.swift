@@ -3,8 +3,6 @@ struct EventStreamReader {
   struct Event: Equatable {
     var type = "message"
     var data: [UInt8] = []
-    /// The last id of the stream so far; nil: none yet.
-    var id: String?
   }
 
   /// An event or a line is longer than the reader's limit.
@@ -12,18 +10,18 @@ struct EventStreamReader {
 
   /// Bytes of an event's data.
   let longest: Int
+  /// Nil: none yet.
   private(set) var lastID: String?
   /// Milliseconds before the stream is requested again, as the server wants it.
   private(set) var retry: Int?
   private var line: [UInt8] = []
   private var event = Event()
   private var hasData = false
-  private var hasID = false
   private var endedWithReturn = false
 
   init(longest: Int) { self.longest = longest }
 
-  /// - Returns: the events that the bytes complete. An event without data but with an id is included.
+  /// - Returns: the events that the bytes complete. An event without data is ignored.
   mutating func take(_ bytes: [UInt8]) throws(TooLong) -> [Event] {
     var events: [Event] = []
     for byte in bytes {
@@ -42,10 +40,8 @@ struct EventStreamReader {
   private mutating func endLine() throws(TooLong) -> Event? {
     defer { line = [] }
     guard !line.isEmpty else {
-      defer { (event, hasData, hasID) = (Event(), false, false) }
-      guard hasData || hasID else { return nil }
-      event.id = lastID
-      return event
+      defer { (event, hasData) = (Event(), false) }
+      return hasData ? event : nil
     }
     let colon = line.firstIndex(of: UInt8(ascii: ":"))
     let field = String(decoding: line[..<(colon ?? line.endIndex)], as: UTF8.self)
@@ -61,7 +57,6 @@ struct EventStreamReader {
       hasData = true
     case "id" where !value.contains(0) && value.count <= 1024:
       lastID = String(decoding: value, as: UTF8.self)
-      hasID = true
     case "retry": retry = Int(String(decoding: value, as: UTF8.self)).map { max(0, $0) } ?? retry
     default: break
     }

@@ -174,7 +174,7 @@ final class FleetStore: Store, @unchecked Sendable {
   init(_ database: FleetDatabase, _ machine: FleetMachine, _ changes: AsyncStream<ChangesElsewhere>) {
     self.database = database
     self.machine = machine
-    node = Node(id: "id\(machine.number)", name: "m\(machine.number)", run: "1")
+    node = Node(id: "id\(machine.number)", run: "1")
     changesElsewhere = changes
   }
 
