@@ -73,9 +73,9 @@ import Testing
     let consenting = provider { $0.prompt = "login consent" }
     #expect(try place(consenting, offline, metadata: metadata).warnings.isEmpty)
     var plain = metadata
-    plain.codeChallengeMethodsSupported = ["plain"]
+    plain.supported.codeChallengeMethods = ["plain"]
     #expect(try place(provider(), request(), metadata: plain).warnings.count == 1)
-    plain.codeChallengeMethodsSupported = ["plain", "S256"]
+    plain.supported.codeChallengeMethods = ["plain", "S256"]
     #expect(try place(provider(), request(), metadata: plain).warnings.isEmpty)
   }
 
@@ -87,14 +87,14 @@ import Testing
       ("oidc", ["login"], nil), ("oidc", ["none", "consent"], "consent"),
     ] as [(String?, [String]?, String?)] {
       var listed = metadata
-      listed.promptValuesSupported = prompts
+      listed.supported.prompts = prompts
       let chosen = provider { $0.profile = profile }
       #expect(
         query(try place(chosen, offline, metadata: listed).url)["prompt"] == sent, "\(profile ?? ""), \(prompts ?? [])")
       #expect(query(try place(chosen, request(), metadata: listed).url)["prompt"] == nil)
     }
     var listed = metadata
-    listed.promptValuesSupported = ["consent"]
+    listed.supported.prompts = ["consent"]
     #expect(query(try place(provider { $0.prompt = "" }, offline, metadata: listed).url)["prompt"] == nil)
     #expect(query(try place(provider { $0.prompt = "login" }, offline, metadata: listed).url)["prompt"] == "login")
   }
@@ -102,7 +102,7 @@ import Testing
   @Test("A provider that requires pushed requests is refused if the settings forbid them, with that reason")
   func pushedRequired() {
     var demanding = metadata
-    demanding.requirePushedAuthorizationRequests = true
+    demanding.requiresPushedRequests = true
     do throws(ProviderFailure) {
       _ = try place(provider { $0.par = .never }, request(), metadata: demanding)
       Issue.record("sent all the same")
@@ -121,13 +121,13 @@ import Testing
       $0.endpoints.revocation = "https://b.example/revoke"
     }
     let found = try provider.metadata(from: document)
-    #expect(found.tokenEndpoint?.absoluteString == "https://b.example/token")
-    #expect(found.jwksURI?.absoluteString == "https://a.example/keys")
-    #expect(found.revocationEndpoint?.absoluteString == "https://b.example/revoke")
+    #expect(found.endpoints[.token]?.absoluteString == "https://b.example/token")
+    #expect(found.endpoints[.keys]?.absoluteString == "https://a.example/keys")
+    #expect(found.endpoints[.revocation]?.absoluteString == "https://b.example/revoke")
     let alone = try provider.metadata(from: nil)
     #expect(alone.issuer == issuerText)
-    #expect(alone.tokenEndpoint?.absoluteString == "https://b.example/token")
-    #expect(alone.jwksURI == nil)
+    #expect(alone.endpoints[.token]?.absoluteString == "https://b.example/token")
+    #expect(alone.endpoints[.keys] == nil)
   }
 
   @Test("A missing or unusable endpoint is misconfigured at its use, and stops nothing else")

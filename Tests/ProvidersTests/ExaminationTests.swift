@@ -41,7 +41,7 @@ import Testing
   @Test("Without faults all checks pass, and the metadata are the active ones") func allIsWell() {
     let examination = provider().examine(answer(Self.document()))
     #expect(examination.findings.map { kind($0.result) } == Array(repeating: "ok", count: 7))
-    #expect(examination.metadata?.tokenEndpoint?.absoluteString == issuerText + "/token")
+    #expect(examination.metadata?.endpoints[.token]?.absoluteString == issuerText + "/token")
     #expect(kind(provider().examineSettings().result) == "ok")
     #expect(kind(provider { $0.allowInsecureHTTP = true }.examineSettings().result) == "warning")
   }

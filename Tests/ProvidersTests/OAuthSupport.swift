@@ -28,8 +28,11 @@ func provider(_ kind: ProviderSettings.Kind = .oidc, _ change: (inout ProviderSe
 }
 
 let metadata = ServerMetadata(
-  issuer: issuerText, authorizationEndpoint: URL(string: issuerText + "/authorize"),
-  tokenEndpoint: URL(string: issuerText + "/token"), jwksURI: URL(string: issuerText + "/keys"))
+  issuer: issuerText,
+  endpoints: [
+    .authorization: URL(string: issuerText + "/authorize"), .token: URL(string: issuerText + "/token"),
+    .keys: URL(string: issuerText + "/keys"),
+  ].compactMapValues(\.self))
 
 func login(nonce: String? = "the nonce", scopes: [String] = ["openid", "mail"], maxAge: Int64? = nil) -> SavedLogin {
   SavedLogin(

@@ -101,14 +101,14 @@ import Testing
   @Test("a pushed request decides if it is accepted, else the URL does")
   func pushed() throws {
     var metadata = metadata
-    metadata.pushedAuthorizationRequestEndpoint = URL(string: issuerText + "/par")
+    metadata.endpoints[.pushedAuthorizationRequest] = URL(string: issuerText + "/par")
     let good = answer(#"{"request_uri":"urn:ietf:params:oauth:request_uri:x","expires_in":60}"#, status: 201)
     let (finding, sent) = try probe(good, metadata: metadata)
     #expect(finding.result == .ok && finding.isPushed && sent.map(\.purpose) == [.par])
     let refused = answer(#"{"error":"invalid_client"}"#, status: 401)
     let second = try probe(refused, page("Sign in", 200), metadata: metadata)
     #expect(second.finding.result == .ok && !second.finding.isPushed && second.sent.count == 2)
-    metadata.requirePushedAuthorizationRequests = true
+    metadata.requiresPushedRequests = true
     #expect(try probe(refused, metadata: metadata).finding.cause == .clientID)
   }
 }

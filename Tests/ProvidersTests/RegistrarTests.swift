@@ -16,10 +16,10 @@ import Testing
     let registrar = ClientRegistrar()
     let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
     var metadata = metadata
-    metadata.registrationEndpoint = URL(string: issuerText + "/register")
-    metadata.tokenEndpointAuthMethodsSupported = methods
-    metadata.deviceAuthorizationEndpoint = device ? URL(string: issuerText + "/device") : nil
-    metadata.grantTypesSupported = grants
+    metadata.endpoints[.registration] = URL(string: issuerText + "/register")
+    metadata.supported.clientAuthentication = methods
+    metadata.endpoints[.deviceAuthorization] = device ? URL(string: issuerText + "/device") : nil
+    metadata.supported.grantTypes = grants
     let asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: ["openid"], redirectURIs: ["http://127.0.0.1/callback"],
       fixedRedirectURI: nil, initialAccessToken: nil)
@@ -115,7 +115,7 @@ import Testing
     let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
     func made(_ secret: String?, method: String? = nil, offered: [String]? = nil) throws -> SavedRegistration {
       var metadata = metadata
-      metadata.tokenEndpointAuthMethodsSupported = offered
+      metadata.supported.clientAuthentication = offered
       var asked = RegistrationRequest(
         provider: name, clientName: "grantd", scopes: ["openid"], redirectURIs: [], fixedRedirectURI: nil,
         initialAccessToken: nil)

@@ -240,7 +240,7 @@ struct VMSSessionTests {
     #expect(result == "ok" ? finding.result == .ok : finding.result != .ok && finding.result != .skipped)
     #expect(finding.message.contains(text), "\(finding.message)")
     #expect(examination.findings.filter { $0.result == .skipped }.count == 6)
-    #expect(examination.metadata?.revocationEndpoint?.absoluteString == "https://vms.example.com/api/v1/logout")
+    #expect(examination.metadata?.endpoints[.revocation]?.absoluteString == "https://vms.example.com/api/v1/logout")
     #expect(provider.examineSettings().result == .ok)
   }
 }

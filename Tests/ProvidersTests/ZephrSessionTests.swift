@@ -203,7 +203,7 @@ struct ZephrSessionTests {
     let examination = provider.examine(answer("{}", status: status))
     let finding = try #require(examination.findings.first { $0.name == .endpoints })
     #expect((finding.result == .ok) == (result == "ok"))
-    #expect(examination.metadata?.userinfoEndpoint != nil && examination.metadata?.tokenEndpoint == nil)
+    #expect(examination.metadata?.endpoints[.userinfo] != nil && examination.metadata?.endpoints[.token] == nil)
     #expect(provider.examineSettings().message.contains("https://news.example.com/zephr"))
   }
 

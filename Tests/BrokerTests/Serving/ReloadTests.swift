@@ -47,7 +47,7 @@ import Testing
     _ = try? await caller.value
     await settle()
     let known = try await rig.broker.providers.metadata(of: provider("example")).get()
-    #expect(known.tokenEndpoint?.absoluteString == "https://new.example/token")
+    #expect(known.endpoints[.token]?.absoluteString == "https://new.example/token")
   }
 
   @Test("A provider that goes and comes while it is busy keeps to its places") func aProviderThatGoesAndComesWhile()

@@ -165,7 +165,8 @@ struct CombinationTests {
     func request(_ more: String, hint: String) throws -> HTTPRequest? {
       let provider = OAuthProvider(try #require(try Fixture().load(Fixture.provider + keys + more).providers.first))
       let metadata = ServerMetadata(
-        issuer: "https://login.example.com", revocationEndpoint: URL(string: "https://a.example/revoke"))
+        issuer: "https://login.example.com",
+        endpoints: [.revocation: try #require(URL(string: "https://a.example/revoke"))])
       return provider.revocation(of: Secret("t"), hint: hint, context: [:], metadata: metadata)
     }
     let plain = try #require(try request("revocation_parameters = { f = \"7\" }", hint: "refresh_token"))

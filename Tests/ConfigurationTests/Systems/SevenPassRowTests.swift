@@ -40,7 +40,7 @@ struct SevenPassRowTests {
           + #""response_types_supported":["code","code token","code id_token","code id_token token"],"#
           + #""token_endpoint_auth_methods_supported":["client_secret_post","client_secret_basic"],"#
           + #""subject_types_supported":["public"],"id_token_signing_alg_values_supported":["RS256"]}"#))
-    #expect(metadata.revocationEndpoint == nil)
+    #expect(metadata.endpoints[.revocation] == nil)
     #expect(provider.revocation(of: Secret("t"), hint: "access_token", context: [:], metadata: metadata) == nil)
   }
 

@@ -47,7 +47,7 @@ extension ProviderExaminer {
     if let metadata = examination?.metadata {
       found.append(await keys(of: provider, metadata, connection, &probes))
       // Refreshes go there, and it need not be where the metadata are.
-      if let url = metadata.tokenEndpoint, !probes.contains(where: { $0.origin == ProviderProbe.origin(url) }) {
+      if let url = metadata.endpoints[.token], !probes.contains(where: { $0.origin == ProviderProbe.origin(url) }) {
         probes.append(await probe(HTTPRequest(purpose: .discovery, method: "GET", url: url), connection))
       }
     }

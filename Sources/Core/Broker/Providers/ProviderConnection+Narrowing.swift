@@ -19,7 +19,7 @@ extension ProviderConnection {
   }
 
   static func supportsExchange(_ metadata: ServerMetadata) -> Bool {
-    metadata.grantTypesSupported?.contains(TokenExchangeRequest.grantType) ?? false
+    metadata.supported.grantTypes?.contains(TokenExchangeRequest.grantType) ?? false
   }
 
   /// Why the provider returns no narrowed token, for an error and `doctor`.

@@ -37,7 +37,7 @@ extension RefreshEngine {
 
   private func canTell(_ connection: ProviderConnection) -> Bool {
     let metadata = connection.metadata.known?.value
-    return metadata?.introspectionEndpoint != nil || metadata?.userinfoEndpoint != nil
+    return metadata?.endpoints[.introspection] != nil || metadata?.endpoints[.userinfo] != nil
   }
 
   private func narrowingHarms(_ name: ProviderName, _ account: AccountName, _ reason: String) async {

@@ -183,14 +183,14 @@ final class Views: Piece {
     let tokens = connection.provider.tokenTraits
     let traits = connection.provider.authorizationTraits
     var endpoints: [String: String] = [:]
-    endpoints["authorization"] = metadata?.authorizationEndpoint?.absoluteString
-    endpoints["token"] = metadata?.tokenEndpoint?.absoluteString
-    endpoints["jwks"] = metadata?.jwksURI?.absoluteString
-    endpoints["userinfo"] = metadata?.userinfoEndpoint?.absoluteString
-    endpoints["revocation"] = metadata?.revocationEndpoint?.absoluteString
+    endpoints["authorization"] = metadata?.endpoints[.authorization]?.absoluteString
+    endpoints["token"] = metadata?.endpoints[.token]?.absoluteString
+    endpoints["jwks"] = metadata?.endpoints[.keys]?.absoluteString
+    endpoints["userinfo"] = metadata?.endpoints[.userinfo]?.absoluteString
+    endpoints["revocation"] = metadata?.endpoints[.revocation]?.absoluteString
     let supports = [
-      "refresh": metadata?.grantTypesSupported?.contains("refresh_token") ?? true,
-      "revocation": metadata?.revocationEndpoint != nil, "userinfo": metadata?.userinfoEndpoint != nil,
+      "refresh": metadata?.supported.grantTypes?.contains("refresh_token") ?? true,
+      "revocation": metadata?.endpoints[.revocation] != nil, "userinfo": metadata?.endpoints[.userinfo] != nil,
       "id_token": tokens.usesIDTokens, "pkce": traits.usesPKCE,
       "sessions": connection.provider.logoutTraits.listsSessions,
     ]

@@ -1,69 +1,42 @@
 public import FoundationEssentials
 
 /// The metadata of an authorization server (RFC 8414 §2, OpenID Connect Discovery §3), or the configured replacement.
-public struct ServerMetadata: Sendable, Codable, Equatable {
+public struct ServerMetadata: Sendable, Equatable {
   /// The issuer as the document writes it: compared with `iss` by the provider's ``IssuerRule``.
   public var issuer: String
-  public var authorizationEndpoint: URL?
-  public var tokenEndpoint: URL?
-  public var jwksURI: URL?
-  public var userinfoEndpoint: URL?
-  public var revocationEndpoint: URL?
-  public var introspectionEndpoint: URL?
-  public var endSessionEndpoint: URL?
-  public var pushedAuthorizationRequestEndpoint: URL?
-  public var deviceAuthorizationEndpoint: URL?
-  public var registrationEndpoint: URL?
-  public var scopesSupported: [String]?
-  public var responseTypesSupported: [String]?
-  public var grantTypesSupported: [String]?
-  public var codeChallengeMethodsSupported: [String]?
-  public var tokenEndpointAuthMethodsSupported: [String]?
-  public var idTokenSigningAlgValuesSupported: [String]?
-  public var authorizationResponseIssParameterSupported: Bool
-  public var requirePushedAuthorizationRequests: Bool
-  /// Alternative endpoints for a client with its own certificate (RFC 8705 §5).
-  public var mtlsEndpointAliases: [Endpoint: URL] = [:]
-  /// `prompt_values_supported` (Initiating User Registration via OpenID Connect §5).
-  public var promptValuesSupported: [String]?
-  /// Each authorization request must be signed (RFC 9101 §10.5).
-  public var requireSignedRequestObject = false
-  /// JARM §3.
-  public var authorizationSigningAlgValuesSupported: [String]?
-  /// Whether a client identifier may be the URL of a client's metadata (Client ID Metadata Document).
-  public var clientIDMetadataDocumentSupported = false
+  public var endpoints: [Endpoint: URL]
   /// Invalid endpoints in the document, with their text.
   public private(set) var invalidEndpoints: [Endpoint: String] = [:]
+  /// Alternative endpoints for a client with its own certificate (RFC 8705 §5).
+  public private(set) var mtlsEndpointAliases: [Endpoint: URL] = [:]
+  public var supported = Supported()
+  /// Each authorization response contains `iss` (RFC 9207 §3).
+  public private(set) var sendsIssuer = false
+  /// Each authorization request must be pushed (RFC 9126 §5).
+  public var requiresPushedRequests = false
+  /// Each authorization request must be signed (RFC 9101 §10.5).
+  public private(set) var requiresSignedRequests = false
 
-  public init(
-    issuer: String, authorizationEndpoint: URL? = nil, tokenEndpoint: URL? = nil, jwksURI: URL? = nil,
-    userinfoEndpoint: URL? = nil, revocationEndpoint: URL? = nil, introspectionEndpoint: URL? = nil,
-    endSessionEndpoint: URL? = nil, pushedAuthorizationRequestEndpoint: URL? = nil,
-    deviceAuthorizationEndpoint: URL? = nil, registrationEndpoint: URL? = nil, scopesSupported: [String]? = nil,
-    responseTypesSupported: [String]? = nil, grantTypesSupported: [String]? = nil,
-    codeChallengeMethodsSupported: [String]? = nil, tokenEndpointAuthMethodsSupported: [String]? = nil,
-    idTokenSigningAlgValuesSupported: [String]? = nil, authorizationResponseIssParameterSupported: Bool = false,
-    requirePushedAuthorizationRequests: Bool = false
-  ) {
+  /// The lists of offers; nil: the document has no such list.
+  public struct Supported: Sendable, Equatable {
+    public var scopes: [String]?
+    public internal(set) var responseTypes: [String]?
+    public var grantTypes: [String]?
+    public var codeChallengeMethods: [String]?
+    /// Authentication of the client at the token endpoint.
+    public var clientAuthentication: [String]?
+    /// Initiating User Registration via OpenID Connect §5.
+    public var prompts: [String]?
+    public internal(set) var idTokenAlgorithms: [String]?
+    /// Signatures of authorization responses (JARM §3).
+    public internal(set) var responseAlgorithms: [String]?
+    /// Whether a client identifier may be the URL of a client's metadata (Client ID Metadata Document).
+    public internal(set) var clientMetadataDocuments = false
+  }
+
+  public init(issuer: String, endpoints: [Endpoint: URL] = [:]) {
     self.issuer = issuer
-    self.authorizationEndpoint = authorizationEndpoint
-    self.tokenEndpoint = tokenEndpoint
-    self.jwksURI = jwksURI
-    self.userinfoEndpoint = userinfoEndpoint
-    self.revocationEndpoint = revocationEndpoint
-    self.introspectionEndpoint = introspectionEndpoint
-    self.endSessionEndpoint = endSessionEndpoint
-    self.pushedAuthorizationRequestEndpoint = pushedAuthorizationRequestEndpoint
-    self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
-    self.registrationEndpoint = registrationEndpoint
-    self.scopesSupported = scopesSupported
-    self.responseTypesSupported = responseTypesSupported
-    self.grantTypesSupported = grantTypesSupported
-    self.codeChallengeMethodsSupported = codeChallengeMethodsSupported
-    self.tokenEndpointAuthMethodsSupported = tokenEndpointAuthMethodsSupported
-    self.idTokenSigningAlgValuesSupported = idTokenSigningAlgValuesSupported
-    self.authorizationResponseIssParameterSupported = authorizationResponseIssParameterSupported
-    self.requirePushedAuthorizationRequests = requirePushedAuthorizationRequests
+    self.endpoints = endpoints
   }
 
   /// Parses a discovery response (RFC 8414 §3.2, §3.3). An invalid endpoint is an error only when it is requested: an
@@ -96,14 +69,10 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public func completed(by other: ServerMetadata) -> ServerMetadata {
     guard other.issuer == issuer else { return self }
     var whole = self
-    for endpoint in Endpoint.allCases
-    where whole[keyPath: endpoint.property] == nil && whole.invalidEndpoints[endpoint] == nil {
-      whole[keyPath: endpoint.property] = other[keyPath: endpoint.property]
-    }
-    whole.grantTypesSupported = grantTypesSupported ?? other.grantTypesSupported
-    whole.codeChallengeMethodsSupported = codeChallengeMethodsSupported ?? other.codeChallengeMethodsSupported
-    whole.tokenEndpointAuthMethodsSupported =
-      tokenEndpointAuthMethodsSupported ?? other.tokenEndpointAuthMethodsSupported
+    whole.endpoints.merge(other.endpoints.filter { invalidEndpoints[$0.key] == nil }) { own, _ in own }
+    whole.supported.grantTypes = supported.grantTypes ?? other.supported.grantTypes
+    whole.supported.codeChallengeMethods = supported.codeChallengeMethods ?? other.supported.codeChallengeMethods
+    whole.supported.clientAuthentication = supported.clientAuthentication ?? other.supported.clientAuthentication
     return whole
   }
 
@@ -111,26 +80,26 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   /// Flags that require something are not ignored.
   private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {
     func list(_ name: String) -> [String]? { try? members.texts(name) }
-    scopesSupported = list("scopes_supported")
-    responseTypesSupported = list("response_types_supported")
-    grantTypesSupported = list("grant_types_supported")
-    codeChallengeMethodsSupported = list("code_challenge_methods_supported")
-    tokenEndpointAuthMethodsSupported = list("token_endpoint_auth_methods_supported")
-    idTokenSigningAlgValuesSupported = list("id_token_signing_alg_values_supported")
-    promptValuesSupported = list("prompt_values_supported")
-    authorizationSigningAlgValuesSupported = list("authorization_signing_alg_values_supported")
-    clientIDMetadataDocumentSupported = (try? members.flag("client_id_metadata_document_supported")) ?? false
-    requireSignedRequestObject = try members.flag("require_signed_request_object")
-    authorizationResponseIssParameterSupported = try members.flag("authorization_response_iss_parameter_supported")
-    requirePushedAuthorizationRequests = try members.flag("require_pushed_authorization_requests")
+    supported.scopes = list("scopes_supported")
+    supported.responseTypes = list("response_types_supported")
+    supported.grantTypes = list("grant_types_supported")
+    supported.codeChallengeMethods = list("code_challenge_methods_supported")
+    supported.clientAuthentication = list("token_endpoint_auth_methods_supported")
+    supported.prompts = list("prompt_values_supported")
+    supported.idTokenAlgorithms = list("id_token_signing_alg_values_supported")
+    supported.responseAlgorithms = list("authorization_signing_alg_values_supported")
+    supported.clientMetadataDocuments = (try? members.flag("client_id_metadata_document_supported")) ?? false
+    sendsIssuer = try members.flag("authorization_response_iss_parameter_supported")
+    requiresPushedRequests = try members.flag("require_pushed_authorization_requests")
+    requiresSignedRequests = try members.flag("require_signed_request_object")
   }
 
   private mutating func read(_ endpoint: Endpoint, from member: JSON?, allowInsecureHTTP: Bool) {
     switch member {
     case nil, .null: return
     case .string(let text):
-      self[keyPath: endpoint.property] = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
-      if self[keyPath: endpoint.property] == nil { invalidEndpoints[endpoint] = text.printable(limit: 512) }
+      endpoints[endpoint] = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
+      if endpoints[endpoint] == nil { invalidEndpoints[endpoint] = text.printable(limit: 512) }
     case .some(let other): invalidEndpoints[endpoint] = other.text(sorted: true).printable(limit: 512)
     }
   }
@@ -145,63 +114,8 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
 
   /// The endpoint, or the reason why there is none: missing and invalid are different errors.
   public func endpoint(_ endpoint: Endpoint) throws(EndpointError) -> URL {
-    if let url = self[keyPath: endpoint.property] { return url }
+    if let url = endpoints[endpoint] { return url }
     if let text = invalidEndpoints[endpoint] { throw .invalid(endpoint.rawValue, text) }
     throw .missing(endpoint.rawValue)
-  }
-}
-
-/// An endpoint by its metadata name (RFC 8414 §2).
-public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIterable {
-  case authorization = "authorization_endpoint"
-  case token = "token_endpoint"
-  case keys = "jwks_uri"
-  case userinfo = "userinfo_endpoint"
-  case revocation = "revocation_endpoint"
-  case introspection = "introspection_endpoint"
-  case endSession = "end_session_endpoint"
-  case pushedAuthorizationRequest = "pushed_authorization_request_endpoint"
-  case deviceAuthorization = "device_authorization_endpoint"
-  case registration = "registration_endpoint"
-
-  /// An endpoint's URL: https (or http as for an issuer), with a DNS host, without user or fragment (RFC 6749 §3.1,
-  /// §3.2); nil if the text is not valid. Also for endpoints from the configuration.
-  public static func url(_ text: String, allowInsecureHTTP: Bool) -> URL? {
-    guard let uri = URI(text), let host = uri.host, !host.isEmpty, !host.utf8.contains(UInt8(ascii: "%")),
-      uri.user == nil, uri.fragment == nil,
-      uri.isSafe(allowInsecureHTTP: allowInsecureHTTP)
-    else { return nil }
-    return URL(string: text, encodingInvalidCharacters: false)
-  }
-
-  var property: WritableKeyPath<ServerMetadata, URL?> {
-    switch self {
-    case .authorization: \.authorizationEndpoint
-    case .token: \.tokenEndpoint
-    case .keys: \.jwksURI
-    case .userinfo: \.userinfoEndpoint
-    case .revocation: \.revocationEndpoint
-    case .introspection: \.introspectionEndpoint
-    case .endSession: \.endSessionEndpoint
-    case .pushedAuthorizationRequest: \.pushedAuthorizationRequestEndpoint
-    case .deviceAuthorization: \.deviceAuthorizationEndpoint
-    case .registration: \.registrationEndpoint
-    }
-  }
-}
-
-public enum EndpointError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// The metadata do not contain it.
-  case missing(String)
-  /// The metadata contain it, but with an invalid URL.
-  case invalid(String, String)
-
-  public var description: String {
-    switch self {
-    case .missing(let name):
-      "the provider's metadata has no \(name): set it in the configuration, or do without this feature"
-    case .invalid(let name, let text):
-      "the provider's metadata has an unusable \(name) “\(text)”: it must be an https URL without a fragment"
-    }
   }
 }

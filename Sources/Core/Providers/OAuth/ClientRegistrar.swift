@@ -119,7 +119,7 @@ public struct ClientRegistrar: Registrar {
     guard let method = methods.first else { return .done(nil) }
     var tried = registration
     tried.authMethod = method
-    guard let credential = Self.credential(tried), let endpoint = metadata.tokenEndpoint else {
+    guard let credential = Self.credential(tried), let endpoint = metadata.endpoints[.token] else {
       return .done(registration)
     }
     var request = TokenRequest.refresh(Secret("grantd-tests-its-authentication")).httpRequest(
@@ -216,13 +216,13 @@ public struct ClientRegistrar: Registrar {
 
   /// Prefers a client without a secret: a native app cannot keep one confidential (RFC 8252 §8.4).
   private static func authMethod(_ metadata: ServerMetadata) -> String {
-    let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
+    let offered = metadata.supported.clientAuthentication ?? []
     return offered.contains("none") ? "none" : secretMethod(metadata)
   }
 
   /// Ids and secrets with special characters are read in one way only in a body.
   private static func secretMethod(_ metadata: ServerMetadata) -> String {
-    let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
+    let offered = metadata.supported.clientAuthentication ?? []
     return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
   }
 
@@ -230,13 +230,13 @@ public struct ClientRegistrar: Registrar {
 
   /// The device grant too, if the server has it (RFC 8628) and does not list other grants only.
   private static func grantTypes(_ metadata: ServerMetadata) -> [String] {
-    let isListed = metadata.grantTypesSupported?.contains(deviceGrant) ?? true
+    let isListed = metadata.supported.grantTypes?.contains(deviceGrant) ?? true
     return ["authorization_code", "refresh_token"]
-      + (metadata.deviceAuthorizationEndpoint != nil && isListed ? [deviceGrant] : [])
+      + (metadata.endpoints[.deviceAuthorization] != nil && isListed ? [deviceGrant] : [])
   }
 
   private static func scopes(_ metadata: ServerMetadata) -> [String] {
-    let supported = metadata.scopesSupported ?? []
+    let supported = metadata.supported.scopes ?? []
     return ["openid", "profile", "email", "offline_access"].filter(supported.contains)
   }
 

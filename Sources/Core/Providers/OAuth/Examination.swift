@@ -25,7 +25,7 @@ extension OAuthProvider {
 
   public func examine(_ keys: JWKSet, metadata: ServerMetadata) -> Finding {
     let algorithms = IDToken.algorithms(
-      configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported)
+      configured: settings.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms)
     let names = algorithms.joined(separator: ", ")
     // HS256 uses the client secret as its key (OpenID Connect Core §10.1).
     let count = keys.count(usableFor: algorithms)
@@ -137,17 +137,17 @@ extension OAuthProvider {
         .warning(hint: "Signing in and refreshing work without them; ask the provider's operator to correct them."),
         "the metadata have unusable addresses for \(broken.joined(separator: ", "))")
     }
-    let revocation = metadata.revocationEndpoint == nil ? "; none to revoke at, so a logout only forgets" : ""
+    let revocation = metadata.endpoints[.revocation] == nil ? "; none to revoke at, so a logout only forgets" : ""
     return Finding(.endpoints, .ok, needed.map(\.rawValue).joined(separator: ", ") + revocation)
   }
 
   private func grantTypes(_ metadata: ServerMetadata) -> Finding {
-    if metadata.requirePushedAuthorizationRequests, settings.par == .never {
+    if metadata.requiresPushedRequests, settings.par == .never {
       return Finding(
         .grantTypes, .failed(hint: "Take par = \"never\" out of \(section), then `grantctl reload`."),
         "the provider demands pushed authorization requests (RFC 9126), which the settings forbid")
     }
-    if metadata.requireSignedRequestObject, settings.requestObjectKey == nil {
+    if metadata.requiresSignedRequests, settings.requestObjectKey == nil {
       return Finding(
         .grantTypes,
         .failed(hint: "Write request_object = true and the client's key in \(section), then `grantctl reload`."),
@@ -159,12 +159,12 @@ extension OAuthProvider {
         .warning(hint: "Take response_type and allow_implicit out of \(section) if the provider has codes."),
         "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed")
     }
-    if let types = metadata.responseTypesSupported, !types.contains("code") {
+    if let types = metadata.supported.responseTypes, !types.contains("code") {
       return Finding(
         .grantTypes, .warning(hint: "Is this the issuer for programs? Check it in \(section)."),
         "the metadata do not name the response type code, by which people sign in here")
     }
-    guard let types = metadata.grantTypesSupported else {
+    guard let types = metadata.supported.grantTypes else {
       return Finding(.grantTypes, .ok, "the metadata do not say which; authorization_code and refresh_token are used")
     }
     let missing = ["authorization_code", "refresh_token"].filter { !types.contains($0) }
@@ -183,7 +183,7 @@ extension OAuthProvider {
     if settings.client == .none { return Finding(.clientAuthentication, .ok, "none: a public client") }
     let usable = settings.client.methods
     let method = usable[0]
-    guard let methods = metadata.tokenEndpointAuthMethodsSupported, !methods.contains(where: usable.contains) else {
+    guard let methods = metadata.supported.clientAuthentication, !methods.contains(where: usable.contains) else {
       return Finding(.clientAuthentication, .ok, method)
     }
     let withSecret = ["client_secret_basic", "client_secret_post", "client_secret_jwt"]
@@ -196,7 +196,7 @@ extension OAuthProvider {
   }
 
   private func pkce(_ metadata: ServerMetadata) -> Finding {
-    let methods = metadata.codeChallengeMethodsSupported
+    let methods = metadata.supported.codeChallengeMethods
     if settings.signIn.isImplicit { return Finding(.pkce, .skipped, "there are no codes") }
     guard settings.pkce else {
       guard methods?.contains("S256") == true else { return Finding(.pkce, .skipped, "switched off by pkce = false") }
@@ -222,7 +222,7 @@ extension OAuthProvider {
         "openid is not asked for: who signed in will not be known")
     }
     if let (message, hint) = withoutRefreshToken(metadata) { return Finding(.scopes, .warning(hint: hint), message) }
-    guard let supported = metadata.scopesSupported else {
+    guard let supported = metadata.supported.scopes else {
       return Finding(.scopes, .ok, "the metadata do not say which there are")
     }
     let unknown = asked.filter { !supported.contains($0) }
@@ -252,7 +252,7 @@ extension OAuthProvider {
       )
     }
     let wantsOffline =
-      settings.issuerRule == .entraTenant || metadata.scopesSupported?.contains("offline_access") == true
+      settings.issuerRule == .entraTenant || metadata.supported.scopes?.contains("offline_access") == true
     if settings.kind == .oidc, wantsOffline, !asksOffline {
       return (
         "offline_access is not asked for: the provider may give no refresh token",

@@ -100,7 +100,7 @@ extension OAuthProvider {
 
   private func checks(_ metadata: ServerMetadata, now: Timestamp, accessToken: Secret?) -> IDToken.Checks {
     let algorithms = IDToken.algorithms(
-      configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported ?? [])
+      configured: settings.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms ?? [])
     var checks = IDToken.Checks(
       issuer: metadata.issuer, clientID: settings.clientID, nonce: nil, algorithms: algorithms, now: now)
     checks.issuerRule = settings.issuerRule

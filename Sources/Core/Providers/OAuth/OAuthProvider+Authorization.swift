@@ -99,7 +99,7 @@ extension OAuthProvider {
   /// provider has the generic profile.
   private func consent(_ request: LoginRequest, _ metadata: ServerMetadata) -> String? {
     guard settings.kind == .oidc, request.scopes.contains("offline_access") else { return nil }
-    let prompts = metadata.promptValuesSupported
+    let prompts = metadata.supported.prompts
     let isSent = prompts?.contains("consent") ?? (settings.profile == "oidc")
     return isSent ? "consent" : nil
   }
@@ -116,7 +116,7 @@ extension OAuthProvider {
         "offline_access is asked without prompt=consent: some providers then give no refresh token "
           + "(OpenID Connect Core §11)")
     }
-    if message.challenge != nil, let methods = metadata.codeChallengeMethodsSupported, !methods.contains("S256") {
+    if message.challenge != nil, let methods = metadata.supported.codeChallengeMethods, !methods.contains("S256") {
       warnings.append("the provider's metadata do not name PKCE with S256; it is used all the same")
     }
     if apps(request).contains(where: { $0.style == .oauth2 }), native(message).prompt != message.prompt {
@@ -131,9 +131,9 @@ extension OAuthProvider {
   func pushes(_ metadata: ServerMetadata) throws(ProviderFailure) -> Bool {
     switch settings.par {
     case .always: return true
-    case .whenRequired: return metadata.requirePushedAuthorizationRequests
+    case .whenRequired: return metadata.requiresPushedRequests
     case .never:
-      guard metadata.requirePushedAuthorizationRequests else { return false }
+      guard metadata.requiresPushedRequests else { return false }
       throw .misconfigured(
         message: "the provider demands pushed authorization requests (RFC 9126), which par = \"never\" forbids", nil)
     }

@@ -61,7 +61,7 @@ extension OAuthProvider {
   private func expectation(_ login: SavedLogin, _ metadata: ServerMetadata) -> AuthorizationResponse.Expectation {
     AuthorizationResponse.Expectation(
       state: login.state, issuer: metadata.issuer.isEmpty ? nil : metadata.issuer,
-      issuerPromised: metadata.authorizationResponseIssParameterSupported && !usesJARM,
+      issuerPromised: metadata.sendsIssuer && !usesJARM,
       issuerRule: settings.issuerRule)
   }
 
@@ -84,7 +84,7 @@ extension OAuthProvider {
       guard let compact = response.response else { throw .unsigned }
       return proving { keys, now in
         signed(
-          compact, expected, checks(metadata, offered: metadata.authorizationSigningAlgValuesSupported, at: now), keys)
+          compact, expected, checks(metadata, offered: metadata.supported.responseAlgorithms, at: now), keys)
       } then: { result in
         switch result {
         case .success(let found): .done(found)

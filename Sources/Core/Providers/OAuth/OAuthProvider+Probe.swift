@@ -32,7 +32,7 @@ extension OAuthProvider {
   }
 
   private func pushesOnTrial(_ metadata: ServerMetadata) -> Bool {
-    settings.par != .never && metadata.pushedAuthorizationRequestEndpoint != nil && !settings.signIn.staysInFront
+    settings.par != .never && metadata.endpoints[.pushedAuthorizationRequest] != nil && !settings.signIn.staysInFront
   }
 
   private func host(_ opening: Opening) -> String { opening.endpoint.host ?? "the provider" }

@@ -36,7 +36,7 @@ extension OAuthProvider {
 
   private func signedUserInfo(_ compact: Secret, subject: String?, _ metadata: ServerMetadata) -> Step<UserInfo> {
     proving { keys, now in
-      let checks = checks(metadata, offered: metadata.idTokenSigningAlgValuesSupported, at: now)
+      let checks = checks(metadata, offered: metadata.supported.idTokenAlgorithms, at: now)
       do throws(UserInfoError) {
         return .holds(try UserInfo.parse(signed: compact, checks: checks, keys: keys, subject: subject))
       } catch {
@@ -91,7 +91,7 @@ extension OAuthProvider {
   public func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
     proving { keys, now in
       do throws(LogoutTokenError) {
-        var checks = checks(metadata, offered: metadata.idTokenSigningAlgValuesSupported, at: now)
+        var checks = checks(metadata, offered: metadata.supported.idTokenAlgorithms, at: now)
         // A shared secret does not prove the sender: several clients may hold it.
         checks.clientSecret = nil
         try token.verify(checks, keys: keys)

@@ -189,7 +189,7 @@ extension OAuthProvider {
   }
 
   func client(_ metadata: ServerMetadata) -> ClientAuthentication {
-    settings.client.authentication(issuer: metadata.issuer, tokenEndpoint: metadata.tokenEndpoint)
+    settings.client.authentication(issuer: metadata.issuer, tokenEndpoint: metadata.endpoints[.token])
   }
 
   var usesCertificate: Bool { settings.client == .mutualTLS }

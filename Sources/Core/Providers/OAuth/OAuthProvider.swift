@@ -70,8 +70,8 @@ public struct OAuthProvider: Provider {
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
     guard settings.profile == nil || settings.profile == "oidc", settings.discovery?.isOpenID == true,
       settings.discoveryURL == nil, let issuer = settings.issuer,
-      metadata.revocationEndpoint == nil || metadata.introspectionEndpoint == nil
-        || metadata.registrationEndpoint == nil
+      metadata.endpoints[.revocation] == nil || metadata.endpoints[.introspection] == nil
+        || metadata.endpoints[.registration] == nil
     else { return nil }
     return secured(issuer.discoveryRequest(.oauth))
   }
@@ -89,20 +89,24 @@ public struct OAuthProvider: Provider {
       metadata = ServerMetadata(issuer: settings.issuer?.rawValue ?? "")
     }
     let endpoints = settings.endpoints
-    if let text = endpoints.authorization { metadata.authorizationEndpoint = try url(text, "authorization_endpoint") }
-    if let text = endpoints.token { metadata.tokenEndpoint = try url(text, "token_endpoint") }
-    if let text = endpoints.keys { metadata.jwksURI = try url(text, "jwks_uri") }
-    if let text = endpoints.userinfo { metadata.userinfoEndpoint = try url(text, "userinfo_endpoint") }
-    if let text = endpoints.revocation { metadata.revocationEndpoint = try url(text, "revocation_endpoint") }
-    if let text = endpoints.introspection { metadata.introspectionEndpoint = try url(text, "introspection_endpoint") }
-    if let text = endpoints.endSession { metadata.endSessionEndpoint = try url(text, "end_session_endpoint") }
+    if let text = endpoints.authorization {
+      metadata.endpoints[.authorization] = try url(text, "authorization_endpoint")
+    }
+    if let text = endpoints.token { metadata.endpoints[.token] = try url(text, "token_endpoint") }
+    if let text = endpoints.keys { metadata.endpoints[.keys] = try url(text, "jwks_uri") }
+    if let text = endpoints.userinfo { metadata.endpoints[.userinfo] = try url(text, "userinfo_endpoint") }
+    if let text = endpoints.revocation { metadata.endpoints[.revocation] = try url(text, "revocation_endpoint") }
+    if let text = endpoints.introspection {
+      metadata.endpoints[.introspection] = try url(text, "introspection_endpoint")
+    }
+    if let text = endpoints.endSession { metadata.endpoints[.endSession] = try url(text, "end_session_endpoint") }
     if let text = endpoints.pushedAuthorizationRequest {
-      metadata.pushedAuthorizationRequestEndpoint = try url(text, "pushed_authorization_request_endpoint")
+      metadata.endpoints[.pushedAuthorizationRequest] = try url(text, "pushed_authorization_request_endpoint")
     }
     if let text = endpoints.deviceAuthorization {
-      metadata.deviceAuthorizationEndpoint = try url(text, "device_authorization_endpoint")
+      metadata.endpoints[.deviceAuthorization] = try url(text, "device_authorization_endpoint")
     }
-    if let text = endpoints.registration { metadata.registrationEndpoint = try url(text, "registration_endpoint") }
+    if let text = endpoints.registration { metadata.endpoints[.registration] = try url(text, "registration_endpoint") }
     return metadata
   }
 

@@ -48,9 +48,9 @@ public struct VMSProvider: Provider {
 
   public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     var metadata = ServerMetadata(issuer: "")
-    metadata.userinfoEndpoint = url(["users", "self"])
-    metadata.revocationEndpoint = url(["logout"])
-    metadata.grantTypesSupported = []
+    metadata.endpoints[.userinfo] = url(["users", "self"])
+    metadata.endpoints[.revocation] = url(["logout"])
+    metadata.supported.grantTypes = []
     return metadata
   }
 

@@ -56,9 +56,9 @@ public struct ZephrProvider: Provider {
 
   public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     var metadata = ServerMetadata(issuer: "")
-    metadata.userinfoEndpoint = url(["profile"])
-    metadata.revocationEndpoint = url(["logout"])
-    metadata.grantTypesSupported = []
+    metadata.endpoints[.userinfo] = url(["profile"])
+    metadata.endpoints[.revocation] = url(["logout"])
+    metadata.supported.grantTypes = []
     return metadata
   }
 

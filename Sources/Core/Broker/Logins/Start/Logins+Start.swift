@@ -88,7 +88,7 @@ extension Logins {
     var request = LoginRequest(
       scopes: tokens.scopes(
         asked: params.scopes ?? stepUp.map { scopes($0, of: account, target) },
-        supported: target.metadata.scopesSupported),
+        supported: target.metadata.supported.scopes),
       resource: params.resource ?? tokens.resource,
       redirectURI: redirectURI,
       state: Secret(surroundings.token(bytes: 32)),
@@ -117,7 +117,7 @@ extension Logins {
   /// The granted scopes with the scopes that a server required.
   private func scopes(_ stepUp: StepUp, of account: AccountName, _ target: ProviderEndpoints) -> [String] {
     var scopes = accounts[account]?.saved.grantedScopes ?? []
-    let asked = target.provider.tokenTraits.scopes(asked: nil, supported: target.metadata.scopesSupported)
+    let asked = target.provider.tokenTraits.scopes(asked: nil, supported: target.metadata.supported.scopes)
     for scope in asked + stepUp.scopes where !scopes.contains(scope) { scopes.append(scope) }
     return scopes
   }

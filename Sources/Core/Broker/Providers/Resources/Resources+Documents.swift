@@ -233,7 +233,7 @@ extension Resources {
       }
       throw wrong("names \(scope.words) as its \(endpoint.rawValue): \(url.absoluteString.printable(limit: 300))")
     }
-    if let methods = metadata.codeChallengeMethodsSupported, !methods.contains("S256") {
+    if let methods = metadata.supported.codeChallengeMethods, !methods.contains("S256") {
       throw wrong("does not list PKCE with S256 (RFC 7636)")
     }
   }

@@ -167,11 +167,11 @@ final class Resources: Piece {
   private func client(_ given: String?, _ server: Server) -> Client? {
     if let given { return .identifier(given, .given) }
     if let base = registrations.base(at: server.issuer) { return .base(base) }
-    let methods = server.metadata.tokenEndpointAuthMethodsSupported
-    if let clientMetadata, server.metadata.clientIDMetadataDocumentSupported, methods?.contains("none") ?? true {
+    let methods = server.metadata.supported.clientAuthentication
+    if let clientMetadata, server.metadata.supported.clientMetadataDocuments, methods?.contains("none") ?? true {
       return .identifier(clientMetadata, .metadata_document)
     }
-    return server.metadata.registrationEndpoint == nil ? nil : .registration
+    return server.metadata.endpoints[.registration] == nil ? nil : .registration
   }
 
   private func byHand(_ found: Found, _ server: Server) -> String {
@@ -199,7 +199,7 @@ final class Resources: Piece {
   private func scopes(_ wanted: [String]?, _ found: Found, _ metadata: ServerMetadata) -> [String] {
     if let wanted { return wanted }
     let offline = "offline_access"
-    let isListed = metadata.scopesSupported?.contains(offline) ?? false
+    let isListed = metadata.supported.scopes?.contains(offline) ?? false
     var scopes: [String] = []
     for scope in found.scopes + (isListed ? [offline] : []) where !scopes.contains(scope) && scopes.count < Limit.scopes
     {
