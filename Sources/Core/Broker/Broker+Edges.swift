@@ -8,8 +8,8 @@ public import Principals
 extension Broker {
   /// State for the socket's event loop.
   public nonisolated var cache: TokenCache { accounts.cache }
-  /// What was done and refused, and for whom.
-  public nonisolated var trail: AuditTrail { audit.trail }
+  /// Actions and refusals, with their callers.
+  public nonisolated var trail: AuditTrail { door.audit.trail }
 
   // MARK: The callback endpoint
 
@@ -17,7 +17,7 @@ extension Broker {
   public var previousCallbackPort: Int? { journal.values[Self.portKey].flatMap { Int($0) } }
 
   /// The loopback ports of redirect URIs that are registered at providers of the store.
-  public var registeredCallbackPorts: Set<Int> { registrations.callbackPorts }
+  public var registeredCallbackPorts: Set<Int> { clients.registrations.callbackPorts }
 
   private static let portKey = "callback.port"
 
@@ -25,7 +25,7 @@ extension Broker {
   public func callbackListens(
     port: Int?, others: Set<Int>, addresses: [String], failures: [BrokerStatus.ListenerView] = []
   ) async {
-    self.addresses.listens(port: port, others: others, addresses: addresses, failures: failures)
+    clients.addresses.listens(port: port, others: others, addresses: addresses, failures: failures)
     guard let port, journal.values[Self.portKey] != String(port) else { return }
     await journal.put(Self.portKey, String(port), "the callback port")
   }
@@ -33,25 +33,25 @@ extension Broker {
   // MARK: Lock
 
   /// The lock of a user's broker. Without it `broker.lock` holds all releases.
-  public func locks(with keyLock: any KeyLock) { hold.locks(with: keyLock) }
+  public func locks(with keyLock: any KeyLock) { tokens.hold.locks(with: keyLock) }
 
   /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
   ///
   /// - Parameter cause: for the log.
   public func lock(because cause: String, by caller: Principal) async throws(RPCError) {
     runtime.logger.notice("locking: \(cause)")
-    _ = try await hold.begin(nil, by: caller)
+    _ = try await tokens.hold.begin(nil, by: caller)
   }
 
   // MARK: Units' credentials
 
   /// The account's access token, or its session, for a unit that is being started.
   public func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
-    await credentials.credential(request)
+    await tokens.credentials.credential(request)
   }
 
   /// A connection got no credential by the socket's own decision. Called on its event loop, and waits for nothing.
-  public nonisolated func credentialWithheld(_ withheld: CredentialWithheld) { credentials.withheld(withheld) }
+  public nonisolated func credentialWithheld(_ withheld: CredentialWithheld) { tokens.credentials.withheld(withheld) }
 
   // MARK: Events, metrics, the audit trail
 
@@ -59,19 +59,23 @@ extension Broker {
   public func onEvent(_ action: @escaping @Sendable (Event) -> Void) { runtime.events.onEvent(action) }
 
   /// Further numbers from other parts of the daemon. The source must not block.
-  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { views.alsoMeasure(source) }
+  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { reports.views.alsoMeasure(source) }
 
   /// Tells which callers the socket held back. The source must not wait.
-  public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { views.onStatus(source) }
+  public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) {
+    reports.views.onStatus(source)
+  }
 
   /// The HTTP listeners. The source must not wait.
-  public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) { views.onListeners(source) }
+  public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) {
+    reports.views.onListeners(source)
+  }
 
   /// Who opens the web page (`ui.open`).
-  public nonisolated func onPage(_ opener: any PageOpener) { pageOpening.set(opener) }
+  public nonisolated func onPage(_ opener: any PageOpener) { upkeep.page.set(opener) }
 
   /// Everything that is counted, as OpenMetrics 1.0 text.
-  public func metricsText() async -> String { await views.metricsText() }
+  public func metricsText() async -> String { await reports.views.metricsText() }
 
   /// Writes the trail until the task is cancelled; what is left then is for ``finishTrail()``.
   public nonisolated func keepTrail() async { await trail.run(sleep: runtime.clock.surroundings.sleep) }
@@ -89,6 +93,6 @@ extension Broker: CallbackHandler {
   }
   public func awaitsFragment(url: String) async -> Bool { await logins.awaitsFragment(url: url) }
   public func handleLogout(provider: String, form: Data) async -> LogoutOutcome {
-    await backChannel.handleLogout(provider: provider, form: form)
+    await logout.backChannel.handleLogout(provider: provider, form: form)
   }
 }

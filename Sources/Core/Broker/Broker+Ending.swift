@@ -12,7 +12,7 @@ extension Broker {
     lifecycle.drain()
     lifecycle.wakeScheduler()
     logins.wakeAll()
-    approvals.wakeAll()
+    tokens.approvals.wakeAll()
     engine.drain()
     await awaitAnswers(until: deadline)
     await within(deadline) { [journal, engine, logins, waiters = runtime.waiters] in

@@ -8,33 +8,35 @@ extension Broker {
   ///
   /// - Parameter caller: nil: a signal.
   public func reload(for caller: Principal? = nil) async throws(RPCError) -> BrokerReload.Result {
-    try await reloader.reload(self, for: caller)
+    try await upkeep.reloading.reloader.reload(self, for: caller)
   }
 
   /// The configuration is invalid, or a listener's new port is not available.
-  public func reloadFailed(_ error: RPCError, for caller: Principal?) { audit.reloadFailed(for: caller, error) }
+  public func reloadFailed(_ error: RPCError, for caller: Principal?) { door.audit.reloadFailed(for: caller, error) }
 
   /// Work before a reload, interleaved with other work; it changes nothing.
-  public func prepare(_ new: BrokerConfiguration) async { await declared.prepare(new.accounts, at: new.providers) }
+  public func prepare(_ new: BrokerConfiguration) async {
+    await upkeep.declared.prepare(new.accounts, at: new.providers)
+  }
 
   /// Applies a configuration that was read and checked, without a wait: a permission that was taken away must not last
   /// as long as a slow disk or listener.
   ///
   /// - Returns: warnings for the administrator.
   public func enforce(_ new: BrokerConfiguration, for caller: Principal?) -> [String] {
-    reloading.configure(new, for: caller)
+    upkeep.reloading.configure(new, for: caller)
     let before = Set(providers.names)
-    registrations.configure(new.providers, declared: new.accounts)
+    clients.registrations.configure(new.providers, declared: new.accounts)
     providers.configure(
-      new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
+      new.providers + clients.registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
     if accounts.configure(new.refresh) { engine.placeAgain(accounts.names) }
-    declared.configure(new.accounts)
+    upkeep.declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)
-    authorizer.configure(new.policy, new.callerLimits)
-    credentials.configure(new.credentials)
-    files.configure(new.files)
-    approvals.policyChanged()
-    backups.policyChanged()
+    door.authorizer.configure(new.policy, new.callerLimits)
+    tokens.credentials.configure(new.credentials)
+    tokens.files.configure(new.files)
+    tokens.approvals.policyChanged()
+    upkeep.backups.policyChanged()
     accounts.serveAnew()
     accounts.retryFailing()
     runtime.waiters.wakeAccounts()
@@ -56,10 +58,10 @@ extension Broker {
 
   /// The parts that depend on the edges, or have to be written. The last step of a reload.
   public func settle(_ new: BrokerConfiguration, _ edges: ReloadedEdges) async -> BrokerReload.Result {
-    addresses.configure(publicOrigin: edges.publicOrigin)
-    resources.configure(clientMetadata: new.clientMetadata)
-    calls.stepUp = new.stepUp
-    await declared.take()
-    return reloading.settled(new, edges)
+    clients.addresses.configure(publicOrigin: edges.publicOrigin)
+    clients.resources.configure(clientMetadata: new.clientMetadata)
+    tokens.calls.stepUp = new.stepUp
+    await upkeep.declared.take()
+    return upkeep.reloading.settled(new, edges)
   }
 }

@@ -8,41 +8,17 @@ import OAuth
 @BrokerActor
 public final class Broker {
   nonisolated let runtime: Runtime
-  nonisolated let authorizer: Authorizer
+  nonisolated let door: Door
   nonisolated let journal: Journal
   nonisolated let providers: ProviderDirectory
   nonisolated let accounts: Accounts
-  nonisolated let revocations: Revocations
   nonisolated let engine: RefreshEngine
-  nonisolated let tokens: TokenRequests
-  nonisolated let approvals: Approvals
-  nonisolated let addresses: CallbackAddresses
-  nonisolated let endings: SessionEndings
   nonisolated let logins: Logins
-  nonisolated let logouts: Logouts
-  nonisolated let backChannel: BackChannelLogouts
-  nonisolated let declared: DeclaredAccounts
-  nonisolated let imports: Imports
-  nonisolated let registrations: Registrations
-  nonisolated let resources: Resources
-  nonisolated let calls: AuthorizedCalls
-  nonisolated let credentials: CredentialOffers
-  nonisolated let files: FileReleases
-  nonisolated let hold: Hold
-  nonisolated let checks: ProviderChecks
-  nonisolated let backups: Backups
-  nonisolated let repairs: Repairs
-  nonisolated let reloading: Reloading
-  nonisolated let reloader: any Reloader
-  nonisolated let auditReader: AuditReader
-  nonisolated let audit: AuditLog
-  nonisolated let requests: RequestTally
-  nonisolated let door: Door
-  nonisolated let entrance = Entrance()
-  nonisolated let views: Views
-  nonisolated let accountViews: AccountViews
-  nonisolated let discovery: Discovery
-  nonisolated let pageOpening = PageOpening()
+  nonisolated let tokens: Tokens
+  nonisolated let clients: Clients
+  nonisolated let logout: Logout
+  nonisolated let upkeep: Upkeep
+  nonisolated let reports: Reports
 
   /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.
   public init(
@@ -52,11 +28,9 @@ public final class Broker {
     wholeAccounts: Int = 128,
     reloader: any Reloader
   ) {
-    self.reloader = reloader
-    discovery = Discovery(version: identity.version)
     let clock = BrokerClock(surroundings)
     let inForce = PolicyInForce(configuration.policy)
-    authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)
+    let authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)
     let measures = Measures()
     runtime = Runtime(
       clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
@@ -65,10 +39,8 @@ public final class Broker {
     trail.configure(configuration.audit)
     let cache = TokenCache(inForce, trail: trail, uptime: surroundings.uptime)
     cache.configure(configuration.refresh)
-    audit = AuditLog(trail, cache, now: surroundings.now, logger)
-    requests = RequestTally()
-    door = Door(authorizer: authorizer, audit: audit, requests: requests)
-    auditReader = AuditReader(audit, authorizer: authorizer)
+    let audit = AuditLog(trail, cache, now: surroundings.now, logger)
+    door = Door(authorizer: authorizer, audit: audit, requests: RequestTally())
     journal = Journal(store, runtime)
     providers = ProviderDirectory(
       configuration.providers, refreshesAtOnce: configuration.refresh.concurrentPerProvider, transport,
@@ -76,60 +48,30 @@ public final class Broker {
     accounts = Accounts(
       runtime, providers: providers, journal: journal, cache: cache, audit: audit,
       refreshPolicy: configuration.refresh, wholeAccounts: wholeAccounts)
-    revocations = Revocations(runtime, providers: providers, journal: journal)
-    addresses = CallbackAddresses(clock, publicOrigin: configuration.publicOrigin)
-    registrations = Registrations(
-      runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
-    let tokenChecks = TokenChecks(runtime, accounts: accounts, providers: providers)
-    let proofs = ImportProofs(runtime, accounts: accounts, providers: providers, checks: tokenChecks)
+    clients = Clients(
+      runtime, providers: providers, accounts: accounts, journal: journal, transport: transport, registrar: registrar,
+      configuration)
+    logout = Logout(
+      runtime, accounts: accounts, providers: providers, journal: journal, audit: audit, addresses: clients.addresses)
+    let checks = TokenChecks(runtime, accounts: accounts, providers: providers)
+    let proofs = ImportProofs(runtime, accounts: accounts, providers: providers, checks: checks)
     engine = RefreshEngine(
-      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations, proofs: proofs,
-      registrations: registrations)
-    tokens = TokenRequests(
-      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, authorizer: authorizer,
-      checks: tokenChecks)
-    approvals = Approvals(runtime, accounts: accounts, providers: providers, authorizer: authorizer, audit: audit)
-    endings = SessionEndings(runtime, providers: providers, addresses: addresses)
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations,
+      proofs: proofs, registrations: clients.registrations)
+    tokens = Tokens(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, checks: checks,
+      tokenFiles: tokenFiles, configuration)
     logins = Logins(
-      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations,
-      authorizer: authorizer, audit: audit, addresses: addresses, endings: endings,
-      registrations: registrations)
-    logouts = Logouts(
-      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations, endings: endings)
-    backChannel = BackChannelLogouts(
-      runtime, accounts: accounts, providers: providers, revocations: revocations, audit: audit)
-    declared = DeclaredAccounts(
-      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
-    resources = Resources(
-      runtime, transport: transport, providers: providers, registrations: registrations,
-      clientMetadata: configuration.clientMetadata)
-    calls = AuthorizedCalls(
-      runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
-      approvals: approvals, audit: audit, stepUp: configuration.stepUp)
-    imports = Imports(
-      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts,
-      authorizer: authorizer, proofs: proofs)
-    credentials = CredentialOffers(
-      runtime, tokens: tokens, door: door, configuration.credentials)
-    files = FileReleases(
-      runtime, accounts: accounts, journal: journal, tokens: tokens, authorizer: authorizer, audit: audit,
-      requests: requests, disk: tokenFiles)
-    hold = Hold(runtime, journal: journal, authorizer: authorizer, approvals: approvals, files: files)
-    let examiner = ProviderExaminer(
-      runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
-      transport: transport)
-    checks = ProviderChecks(runtime, examiner: examiner, providers: providers, engine: engine)
-    backups = Backups(
-      runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,
-      revocations: revocations, authorizer: authorizer, audit: audit, identity: identity, vault: vault)
-    repairs = Repairs(runtime, accounts: accounts, journal: journal)
-    reloading = Reloading(runtime, configuration, audit: audit)
-    views = Views(
-      runtime, accounts: accounts, providers: providers, engine: engine, logins: logins, revocations: revocations,
-      journal: journal, authorizer: authorizer, addresses: addresses, reloading: reloading, requests: requests,
-      identity)
-    accountViews = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: authorizer)
-    registrations.configure(configuration.providers, declared: configuration.accounts)
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations,
+      authorizer: authorizer, audit: audit, addresses: clients.addresses, endings: logout.sessions,
+      registrations: clients.registrations)
+    upkeep = Upkeep(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, clients: clients,
+      logout: logout, proofs: proofs, transport: transport, vault: vault, identity, configuration, reloader)
+    reports = Reports(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logins: logins, door: door,
+      revocations: logout.revocations, addresses: clients.addresses, reloading: upkeep.reloading, identity)
+    clients.registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
     Task { [weak self, dues = runtime.summary.dues] in
       for await _ in dues { self?.tellSummary() }
@@ -143,23 +85,25 @@ public final class Broker {
     // Changes from now on are reported, so that none is missed.
     let changes = journal.store.changesElsewhere
     let stored = try await journal.store.loadRest()
-    await audit.begin()
-    audit.started(reloading.configuration)
+    await door.audit.begin()
+    door.audit.started(upkeep.reloading.configuration)
     journal.takeOver(values: stored.values)
-    hold.takeOver()
+    tokens.hold.takeOver()
     if let error = journal.store.writesFail { journal.failed(error) }
-    registrations.takeOver(stored.registrations)
-    providers.takeOver(reloading.configuration.providers + registrations.registered)
+    clients.registrations.takeOver(stored.registrations)
+    providers.takeOver(upkeep.reloading.configuration.providers + clients.registrations.registered)
     try await loadAccounts(progress)
     reportSetAside()
     await reportOlder()
-    if let clock = views.clockView { runtime.logger.warning("\(clock.message)", metadata: ["hint": "\(clock.hint)"]) }
+    if let clock = reports.views.clockView {
+      runtime.logger.warning("\(clock.message)", metadata: ["hint": "\(clock.hint)"])
+    }
     accounts.retryFailing()
-    revocations.takeOver(stored.revocations)
+    logout.revocations.takeOver(stored.revocations)
     await logins.takeOver(stored.logins)
-    declared.configure(reloading.configuration.accounts)
-    await declared.take()
-    files.takeOver(reloading.configuration.files)
+    upkeep.declared.configure(upkeep.reloading.configuration.accounts)
+    await upkeep.declared.take()
+    tokens.files.takeOver(upkeep.reloading.configuration.files)
     followOthers(changes)
     runtime.summary.changed()
   }
@@ -168,18 +112,18 @@ public final class Broker {
   private func reportSetAside() {
     journal.takeOver(setAside: journal.store.setAside)
     for row in journal.setAside {
-      let view = views.view(row)
+      let view = reports.views.view(row)
       runtime.logger.error("\(view.message)", metadata: ["row": "\(view.row)", "hint": "\(view.hint)"])
-      audit.record(setAside: view)
+      door.audit.record(setAside: view)
     }
   }
 
   private func reportOlder() async {
     guard let lost = journal.store.lostCommits else { return }
     await journal.noteOlder(lost)
-    guard let view = views.olderView(lost) else { return }
+    guard let view = reports.views.olderView(lost) else { return }
     runtime.logger.error("\(view.message ?? "")", metadata: ["hint": "\(view.hint ?? "")"])
-    audit.record(older: view.message ?? "")
+    door.audit.record(older: view.message ?? "")
     // A refresh token that was used since is found at the first account, not at all of them at once.
     providers.refreshCautiously()
   }
@@ -232,8 +176,8 @@ public final class Broker {
       await engine.changedElsewhere(names)
       await logins.accountsChangedElsewhere(names)
     case .logins(let ids): await logins.changedElsewhere(ids)
-    case .revocations: await revocations.follow()
-    case .registrations(let names): await registrations.changedElsewhere(names)
+    case .revocations: await logout.revocations.follow()
+    case .registrations(let names): await clients.registrations.changedElsewhere(names)
     case .otherCopy: await journal.compareCopy()
     }
   }
@@ -266,8 +210,8 @@ public final class Broker {
   func tick() -> Timestamp {
     watchClock()
     journal.examineIfTime()
-    backups.tick()
-    let moments = [engine.tick(), logins.tick(), revocations.tick()].compactMap(\.self)
+    upkeep.backups.tick()
+    let moments = [engine.tick(), logins.tick(), logout.revocations.tick()].compactMap(\.self)
     return moments.min() ?? runtime.clock.now + Limit.longestSleep
   }
 
@@ -276,7 +220,7 @@ public final class Broker {
     runtime.logger.info("looking again at everything that waits: \(cause.rawValue)")
     watchClock()
     engine.recheck()
-    revocations.recheck()
+    logout.revocations.recheck()
     journal.examineSoon()
     runtime.lifecycle.wakeScheduler()
   }
@@ -304,12 +248,12 @@ public final class Broker {
     let seconds = step.wholeSeconds
     let message = "this machine's clock was set \(seconds < 0 ? "back" : "forward") by \(abs(seconds)) s"
     runtime.logger.notice("\(message)")
-    views.clockStepped(by: step)
+    reports.views.clockStepped(by: step)
     journal.clockStepped(by: step)
     providers.clockStepped(by: step)
     logins.clockStepped(by: step)
     accounts.clockStepped(by: step) { [engine] in engine.place($0) }
-    revocations.clockStepped()
+    logout.revocations.clockStepped()
     runtime.events.emit(Event(type: .clockStepped, at: runtime.clock.now.seconds, message: message))
     journal.saveSoon()
     runtime.waiters.wakeAccounts()
@@ -320,7 +264,7 @@ public final class Broker {
   // MARK: The summary
 
   /// `12 ok, 1 needs login`.
-  public var currentSummary: String { views.summary }
+  public var currentSummary: String { reports.views.summary }
 
   /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
   public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
@@ -328,7 +272,7 @@ public final class Broker {
     tellSummary()
   }
 
-  private func tellSummary() { runtime.summary.tell(views.summary) }
+  private func tellSummary() { runtime.summary.tell(reports.views.summary) }
 }
 
 extension Broker: JournalSource {
@@ -336,8 +280,8 @@ extension Broker: JournalSource {
     let packed = await accounts.packed()
     var state = StoredState()
     state.logins = logins.saved
-    state.revocations = Array(revocations.all)
-    state.registrations = Array(registrations.saved.values)
+    state.revocations = Array(logout.revocations.all)
+    state.registrations = Array(clients.registrations.saved.values)
     return (state, packed)
   }
 
@@ -347,6 +291,6 @@ extension Broker: JournalSource {
 
   func keep(over copy: AccountsOfCopy) async throws(StoreError) {
     try await accounts.keep(over: copy)
-    try await revocations.keep(over: accounts)
+    try await logout.revocations.keep(over: accounts)
   }
 }

@@ -65,13 +65,15 @@ public final class ReloadOrder {
 @BrokerActor
 final class Reloading: Piece {
   let runtime: Runtime
+  let reloader: any Reloader
   private let audit: AuditLog
   private(set) var configuration: BrokerConfiguration
 
-  init(_ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog) {
+  init(_ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog, by reloader: any Reloader) {
     self.runtime = runtime
     self.configuration = configuration
     self.audit = audit
+    self.reloader = reloader
   }
 
   /// The file, for people; nil: built-in defaults.

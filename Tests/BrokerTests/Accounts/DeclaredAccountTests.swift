@@ -68,10 +68,10 @@ import Testing
     #expect(before == ["a"])
     for wanted in [["a"], ["b"]] {
       rig.reading.value = .success(configuration(wanted))
-      let epoch = rig.broker.authorizer.inForce.epoch
+      let epoch = rig.broker.door.authorizer.inForce.epoch
       let reload = Task { try await rig.broker.reload() }
       var turns = 0
-      while rig.broker.authorizer.inForce.epoch == epoch {
+      while rig.broker.door.authorizer.inForce.epoch == epoch {
         await giveWay()
         turns += 1
       }

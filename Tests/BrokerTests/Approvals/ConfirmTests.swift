@@ -143,7 +143,7 @@ import Testing
       await rig.clock.passes(by: .milliseconds(20)) { await drain.value }
     }
     #expect(await asked.value == end.reason)
-    #expect(await rig.broker.approvals.releases.waiting.isEmpty)
+    #expect(await rig.broker.tokens.approvals.releases.waiting.isEmpty)
     #expect(watching.types.filter { $0.hasPrefix("release.") } == ["release.waiting", "release.ended"])
     let last = watching.told.last { $0["type"]?.string == "release.ended" }
     #expect(last?["release"]?["outcome"]?.string == end.outcome)
@@ -279,8 +279,8 @@ import Testing
     let (params, permission) = try await { () async throws -> (TokenGet.Params, Permission) in
       let session = FakeSession(Self.caller())
       let cleared = Task {
-        let asked = try rig.broker.authorizer.authorize(session.principal, .use, TokenGet.name, account: "work")
-        return try await rig.broker.approvals.clear(
+        let asked = try rig.broker.door.authorizer.authorize(session.principal, .use, TokenGet.name, account: "work")
+        return try await rig.broker.tokens.approvals.clear(
           TokenGet.self, .init(account: "work", timeout: 10), asked, session)
       }
       let release = try await waiting(rig)
@@ -469,8 +469,8 @@ import Testing
 extension Rig {
   /// A release without an approval.
   fileprivate func unapproved(_ caller: Caller) async throws -> TokenGet.Result {
-    let permission = try broker.authorizer.authorize(.process(caller), .use, TokenGet.name, account: "work")
-    return try await broker.tokens.token(.init(account: "work"), permission)
+    let permission = try broker.door.authorizer.authorize(.process(caller), .use, TokenGet.name, account: "work")
+    return try await broker.tokens.requests.token(.init(account: "work"), permission)
   }
 }
 

@@ -167,14 +167,14 @@ import Testing
     try await store.commit([.putGrant(grant), .putToken(own)])
     let free = Rule(name: "free", uid: 1000, gid: nil, accounts: ["*"], access: [.use])
     let rig = try await Rig(store: store, configuration: .plain(rules: [free]))
-    let permission = try rig.broker.authorizer.authorize(
+    let permission = try rig.broker.door.authorizer.authorize(
       .process(.user(1000)), .use, DPoPProof.name, account: "work")
     let params = DPoPProof.Params(
       account: "work", method: "GET", url: "https://api.example/", access_token: .init("work-a1"))
-    #expect(await rig.reason { try await rig.broker.calls.proof(params, permission) } == nil)
+    #expect(await rig.reason { try await rig.broker.tokens.calls.proof(params, permission) } == nil)
     rig.reading.value = .success(.plain(rules: [Self.reader]))
     _ = try await rig.call(BrokerReload.self, NoParams())
-    #expect(await rig.reason { try await rig.broker.calls.proof(params, permission) } == .notPermitted)
+    #expect(await rig.reason { try await rig.broker.tokens.calls.proof(params, permission) } == .notPermitted)
   }
 
   @Test("A cap without approval and a rule with approval: the part is released at once, the rest after approval")

@@ -209,7 +209,7 @@ private final class ScriptedVault: Vault {
     let third = FakeSession(.root)
     #expect(await rig.reason { try await rig.call(StoreRestore.self, .init(size: 10), on: third) } == .overloaded)
     first.close()
-    #expect(await eventually { await rig.broker.backups.transfers.count == 1 })
+    #expect(await eventually { await rig.broker.upkeep.backups.transfers.count == 1 })
     let id = try await rig.call(StoreRestore.self, .init(size: 10), on: third).restore_id
     // No idle caller keeps a slot.
     rig.clock.advance(Transfers.idle + .seconds(1))
@@ -296,7 +296,7 @@ private final class ScriptedVault: Vault {
   func recordedMany() async throws {
     let rig = try await rig()
     let count = Limit.auditLines * 2 + 500
-    await rig.broker.audit.record(count, by: Slices.light, for: .process(.root)) {
+    await rig.broker.door.audit.record(count, by: Slices.light, for: .process(.root)) {
       AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.process(.root)))
     }
     await rig.broker.trail.flush()

@@ -228,7 +228,7 @@ import Testing
     _ = await load("grantd.work", rig)
     _ = await load("grantd.work", rig)
     _ = await load("nothing", rig)
-    let counts = rig.broker.requests.all
+    let counts = rig.broker.door.requests.all
     #expect(counts[.init(method: "credential", result: "ok")] == 2)
     #expect(counts[.init(method: "credential", result: "unknown_account")] == 1)
     await rig.broker.trail.flush()

@@ -68,7 +68,7 @@ import Testing
     let (site, other) = (world.brokers[0], world.brokers[1])
     world.database.silence(site.store)
     #expect(try await other.token("work") == "work-a2")
-    await site.broker.backChannel.signOut(account("work"), at: provider("example")) { _ in true }
+    await site.broker.logout.backChannel.signOut(account("work"), at: provider("example")) { _ in true }
     let saved = world.database.disk.grant("work")
     #expect(saved?.refreshToken == nil)
     guard case .loginRequired = saved?.standing else {
@@ -82,8 +82,9 @@ import Testing
   @Test("A revocation is sent by one of the brokers")
   func revokedOnce() async throws {
     let world = try await SharedWorld()
-    await world.brokers[0].broker.revocations.queue([(Secret("dead"), "refresh_token")], provider: provider("example"))
-    #expect(await eventually { await world.brokers[1].broker.revocations.count == 1 })
+    await world.brokers[0].broker.logout.revocations.queue(
+      [(Secret("dead"), "refresh_token")], provider: provider("example"))
+    #expect(await eventually { await world.brokers[1].broker.logout.revocations.count == 1 })
     for site in world.brokers { _ = await site.broker.tick() }
     #expect(await eventually { world.database.disk.revocations.isEmpty })
     await settle()
@@ -99,8 +100,9 @@ import Testing
     #expect(await eventually { await other.broker.accounts.contains(account("home")) })
     let saved = try #require(world.database.disk.grant("home"))
     world.database.silence(other.store)
-    await site.broker.revocations.queue(
-      [(Secret("old"), "refresh_token")], site.broker.revocations.context(of: saved), provider: provider("example"))
+    await site.broker.logout.revocations.queue(
+      [(Secret("old"), "refresh_token")], site.broker.logout.revocations.context(of: saved),
+      provider: provider("example"))
     #expect(world.database.disk.revocations.count == 1)
     #expect(await other.callBack(try await other.start("home")).kind == .completed)
     #expect(world.database.disk.revocations.isEmpty)
@@ -117,8 +119,9 @@ import Testing
     let site = world.brokers[0]
     #expect(await site.callBack(try await site.start("home")).kind == .completed)
     let earlier = try #require(world.database.disk.grant("home"))
-    let revocation = await site.broker.revocations.new(
-      Secret("old"), "refresh_token", site.broker.revocations.context(of: earlier), provider: provider("example"))
+    let revocation = await site.broker.logout.revocations.new(
+      Secret("old"), "refresh_token", site.broker.logout.revocations.context(of: earlier), provider: provider("example")
+    )
     world.clock.advance(.seconds(10))
     #expect(await site.callBack(try await site.start("home")).kind == .completed)
     let later = try #require(world.database.disk.grant("home"))
@@ -154,11 +157,11 @@ import Testing
     await #expect(throws: StoreError.conflict) {
       try await other.broker.journal.commit([.putRegistration(registration("second"))], expecting: free)
     }
-    await other.broker.registrations.changedElsewhere([name])
-    #expect(await other.broker.registrations.saved[name]?.clientID == "first")
+    await other.broker.clients.registrations.changedElsewhere([name])
+    #expect(await other.broker.clients.registrations.saved[name]?.clientID == "first")
     #expect(await other.broker.providers[name] != nil)
     try await site.broker.journal.commit([.removeRegistration(name)])
-    await other.broker.registrations.changedElsewhere([name])
+    await other.broker.clients.registrations.changedElsewhere([name])
     #expect(await other.broker.providers[name] == nil)
   }
 

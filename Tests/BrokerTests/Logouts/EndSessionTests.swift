@@ -48,7 +48,7 @@ import Testing
   func withoutAddress() async throws {
     let rig = try await rig(returnTo: nil)
     #expect(try await logout(rig) == ["client_id": "client"])
-    #expect(await rig.broker.endings.count == 0)
+    #expect(await rig.broker.logout.sessions.count == 0)
   }
 
   @Test(
@@ -79,7 +79,7 @@ import Testing
     for _ in 1...2 { #expect(await rig.broker.handleCallback(url: url).kind == .signedOut) }
     rig.clock.advance(.seconds(3601))
     #expect(await rig.broker.handleCallback(url: url).kind == .refused)
-    #expect(await rig.broker.endings.count == 0)
+    #expect(await rig.broker.logout.sessions.count == 0)
   }
 
   @Test("A login at the same address is not disturbed")
@@ -100,10 +100,10 @@ import Testing
     let saved = try #require(await rig.broker.accounts[account("work")]?.saved)
     var states: [String] = []
     for _ in 0...Limit.endings {
-      let url = try await rig.broker.endings.begin(of: saved)
+      let url = try await rig.broker.logout.sessions.begin(of: saved)
       states.append(try #require(URLComponents(string: url)?.queryItems?.first { $0.name == "state" }?.value))
     }
-    #expect(await rig.broker.endings.count == Limit.endings)
+    #expect(await rig.broker.logout.sessions.count == Limit.endings)
     let outcomes = [
       await rig.broker.handleCallback(url: "http://127.0.0.1:8400/bye?state=\(states[0])").kind,
       await rig.broker.handleCallback(url: "http://127.0.0.1:8400/bye?state=\(states[1])").kind,

@@ -36,7 +36,7 @@ import Testing
       _ = await rig.broker.tick()
       await settle()
     }
-    let left = await rig.broker.revocations.count
+    let left = await rig.broker.logout.revocations.count
     return left == 0 && rig.store.revocations.isEmpty && rig.transport.count(.revocation) == sent
   }
 
@@ -83,7 +83,7 @@ import Testing
     #expect(await rig.clock.passes { await callback.value }.kind == .actionRequired)
     #expect(
       await rig.clock.reaches(by: .seconds(5)) { await rig.reason { try await rig.waitFor(login) } == .storeFailure })
-    let waiting = await rig.broker.revocations.count
+    let waiting = await rig.broker.logout.revocations.count
     #expect(waiting >= 2 && rig.store.revocations.count == waiting)
   }
 

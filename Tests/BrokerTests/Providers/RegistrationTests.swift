@@ -75,7 +75,7 @@ import Testing
       issuer: "https://id.example", provider: "example", client_id: "mine", client_secret: SecretText("s"))
     if code == "invalid_client" {
       await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
-      #expect(await rig.broker.registrations.saved.isEmpty)
+      #expect(await rig.broker.clients.registrations.saved.isEmpty)
     } else {
       _ = try await rig.call(ProviderRegister.self, params)
       let shown = try await rig.call(ProviderGet.self, .init(provider: "example"))
@@ -106,6 +106,6 @@ import Testing
     #expect(await clientID(rig) == "client")
     _ = try await rig.call(ProviderUnregister.self, .init(provider: "example"))
     #expect(await clientID(rig) == "client")
-    #expect(await rig.broker.registrations.saved.isEmpty)
+    #expect(await rig.broker.clients.registrations.saved.isEmpty)
   }
 }

@@ -50,7 +50,7 @@ import Testing
     let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
     #expect(made.provider == "mcp.example" && made.created && made.client == .registration)
     #expect(made.scopes == ["a"] && made.resource == Self.url && made.forward_path == "/mcp")
-    let saved = try #require(await rig.broker.registrations.saved[provider("mcp.example")])
+    let saved = try #require(await rig.broker.clients.registrations.saved[provider("mcp.example")])
     #expect(saved.options.reach == .global && saved.options.url == Self.url)
     let again = try await rig.call(ResourceAdd.self, .init(url: Self.url))
     #expect(again.provider == "mcp.example" && !again.created)
@@ -109,7 +109,7 @@ import Testing
     let rig = try await rig()
     let found = try await rig.call(ResourceDiscover.self, .init(url: Self.url))
     #expect(found.issuer == "https://id.example" && found.client == .registration && found.provider == nil)
-    #expect(await rig.broker.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
+    #expect(await rig.broker.clients.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
   }
 
   @Test(
@@ -126,7 +126,7 @@ import Testing
     } catch let error as RPCError {
       #expect(error.reason == .providerError && error.message.contains("oauth-authorization-server"))
     }
-    #expect(await rig.broker.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
+    #expect(await rig.broker.clients.registrations.saved.isEmpty && rig.transport.requests(.registration).isEmpty)
   }
 
   @Test("a provider that others use for its client is not removed before them")
@@ -154,7 +154,7 @@ import Testing
     _ = try await rig.call(ResourceAdd.self, .init(url: Self.url))
     #expect(rig.transport.pools(.discovery).allSatisfy { $0.reach == reach })
     #expect(rig.transport.pools(.registration).allSatisfy { $0.reach == reach })
-    let saved = try #require(await rig.broker.registrations.saved[provider("mcp.example")])
+    let saved = try #require(await rig.broker.clients.registrations.saved[provider("mcp.example")])
     #expect(saved.options.reach == reach && saved.options.apiReach == reach)
   }
 
@@ -188,7 +188,7 @@ import Testing
     let reason = await rig.reason { try await rig.call(ResourceAdd.self, params) }
     #expect(reason == (seconds == 20 ? nil : .timedOut))
     #expect(rig.transport.requests(.registration).count == (seconds == 20 ? 1 : 0))
-    #expect(await rig.broker.registrations.saved.count == (seconds == 20 ? 1 : 0))
+    #expect(await rig.broker.clients.registrations.saved.count == (seconds == 20 ? 1 : 0))
   }
 
   @Test("the same requests at once are one, and have the same result", arguments: [true, false])

@@ -164,6 +164,6 @@ final class Imports: Piece {
 extension AccountImport: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.imports.importAccount(call.params, for: call.session.principal)
+    try await broker.upkeep.imports.importAccount(call.params, for: call.session.principal)
   }
 }

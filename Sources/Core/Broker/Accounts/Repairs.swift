@@ -88,6 +88,6 @@ final class Repairs: Piece {
 
 extension StoreRepair: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.repairs.repair(call.params)
+    try await broker.upkeep.repairs.repair(call.params)
   }
 }

@@ -126,27 +126,27 @@ extension Approvals {
 extension ReleaseList: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    broker.approvals.releaseList(for: call.caller)
+    broker.tokens.approvals.releaseList(for: call.caller)
   }
 }
 
 extension ReleaseApprove: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(approved: try broker.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
+    .init(approved: try broker.tokens.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
   }
 }
 
 extension ReleaseRevoke: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(revoked: broker.approvals.revoke(call.params.id, caller: call.caller))
+    .init(revoked: broker.tokens.approvals.revoke(call.params.id, caller: call.caller))
   }
 }
 
 extension ReleaseDeny: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    .init(denied: try broker.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
+    .init(denied: try broker.tokens.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
   }
 }

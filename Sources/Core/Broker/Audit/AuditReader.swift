@@ -90,6 +90,6 @@ extension AuditList.Line {
 extension AuditList: Served {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.auditReader.list(call.params, caller: call.caller)
+    try await broker.reports.audit.list(call.params, caller: call.caller)
   }
 }

@@ -91,6 +91,6 @@ extension Authorizer {
 
 extension PolicyExplain: Served {
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.authorizer.explain(call.params, caller: call.caller)
+    try broker.door.authorizer.explain(call.params, caller: call.caller)
   }
 }

@@ -32,6 +32,6 @@ extension PolicyRules: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   // Long rules and documents delay no other caller.
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.authorizer.rules(of: call.params.account)
+    try broker.door.authorizer.rules(of: call.params.account)
   }
 }

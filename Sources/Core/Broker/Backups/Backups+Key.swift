@@ -59,6 +59,6 @@ extension Backups {
 
 extension StoreRotateKey: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.rotateKey()
+    try await broker.upkeep.backups.rotateKey()
   }
 }

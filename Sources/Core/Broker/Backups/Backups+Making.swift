@@ -210,12 +210,12 @@ extension Backups {
 
 extension StoreBackup: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.makeBackup(call.params, call.session)
+    try await broker.upkeep.backups.makeBackup(call.params, call.session)
   }
 }
 
 extension StoreBackupPart: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.backups.backupPart(call.params, call.session)
+    try broker.upkeep.backups.backupPart(call.params, call.session)
   }
 }

@@ -289,24 +289,24 @@ extension Backups {
 
 extension StoreRestore: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.backups.beginRestore(call.params, call.session)
+    try broker.upkeep.backups.beginRestore(call.params, call.session)
   }
 }
 
 extension StoreRestorePart: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.backups.restorePart(call.params, call.session)
+    try broker.upkeep.backups.restorePart(call.params, call.session)
   }
 }
 
 extension StoreRestoreLook: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.lookAtBackup(call.params, call.session)
+    try await broker.upkeep.backups.lookAtBackup(call.params, call.session)
   }
 }
 
 extension StoreRestoreApply: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.backups.applyBackup(call.params, call.session)
+    try await broker.upkeep.backups.applyBackup(call.params, call.session)
   }
 }

@@ -190,20 +190,20 @@ extension AuthorizedCalls {
 
 extension AccountSessions: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.sessions(call.params, call.permission)
+    try await broker.tokens.calls.sessions(call.params, call.permission)
   }
 }
 
 extension AccountEndSession: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.endSession(call.params, call.permission)
+    try await broker.tokens.calls.endSession(call.params, call.permission)
   }
 }
 
 extension RequestSend: Served {
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? {
-    var request = await broker.calls.apiRequest(params.method, params.url, of: params.account)
-    if broker.authorizer.policy.readsMessages {
+    var request = await broker.tokens.calls.apiRequest(params.method, params.url, of: params.account)
+    if broker.door.authorizer.policy.readsMessages {
       let body =
         params.body.map { Array($0.utf8) } ?? params.body_base64.flatMap { Data(base64Encoded: $0) }.map(Array.init)
       request.content = MCPContent(
@@ -213,6 +213,6 @@ extension RequestSend: Served {
   }
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.sendRequest(call.params, call.session, call.permission)
+    try await broker.tokens.calls.sendRequest(call.params, call.session, call.permission)
   }
 }

@@ -193,24 +193,24 @@ extension AuthorizedCalls {
 
 extension TokenExchange: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.exchange(call.params, call.session, call.permission)
+    try await broker.tokens.calls.exchange(call.params, call.session, call.permission)
   }
 }
 
 extension TokenIntrospect: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.introspect(call.params, call.permission)
+    try await broker.tokens.calls.introspect(call.params, call.permission)
   }
 }
 
 extension DPoPProof: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.proof(call.params, call.permission)
+    try await broker.tokens.calls.proof(call.params, call.permission)
   }
 }
 
 extension AccountUserinfo: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.userInfo(call.params, call.permission)
+    try await broker.tokens.calls.userInfo(call.params, call.permission)
   }
 }

@@ -8,6 +8,7 @@ struct Door: Sendable {
   let authorizer: Authorizer
   let audit: AuditLog
   let requests: RequestTally
+  let entrance = Entrance()
 
   /// Runs where its caller runs. The work is one hop to the broker's actor; a refusal takes none.
   func pass<M: Served, Value: Sendable>(

@@ -12,7 +12,7 @@ public struct Router: Dispatcher {
   }
 
   public func callerClass(of principal: Principal) -> CallerClass {
-    broker.authorizer.policy.callerClass(of: principal)
+    broker.door.authorizer.policy.callerClass(of: principal)
   }
 
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
@@ -51,7 +51,7 @@ public struct Router: Dispatcher {
   private func unknown<Value>(_ name: String, _ session: any Session) -> Result<Value, RPCError> {
     session.decided()
     let answer = Result<Value, RPCError>.failure(Methods.notFound(name))
-    broker.requests.answered(nil, answer)
+    broker.door.requests.answered(nil, answer)
     return answer
   }
 }

@@ -61,12 +61,12 @@ extension Served where Self: TokenRelease {
     _ call: Call<Self>, by broker: Broker
   ) async throws(RPCError) -> Call<Self> {
     var call = call
-    (call.params, call.permission) = try await broker.approvals.clear(
+    (call.params, call.permission) = try await broker.tokens.approvals.clear(
       Self.self, call.params, call.permission, call.session)
     return call
   }
 
   @BrokerActor static func checkAgain(_ call: Call<Self>, by broker: Broker) throws(RPCError) {
-    try broker.approvals.checkAgain(Self.self, call.params, call.permission)
+    try broker.tokens.approvals.checkAgain(Self.self, call.params, call.permission)
   }
 }

@@ -90,6 +90,6 @@ extension ProviderExaminer {
 
 extension ProviderCheck: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.checks.check(call.params, caller: call.caller)
+    try await broker.upkeep.checks.check(call.params, caller: call.caller)
   }
 }

@@ -121,12 +121,12 @@ final class Hold: Piece {
 
 extension BrokerLock: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.hold.begin(call.params.passphrase, by: call.caller)
+    try await broker.tokens.hold.begin(call.params.passphrase, by: call.caller)
   }
 }
 
 extension BrokerUnlock: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.hold.end(by: call.caller)
+    await broker.tokens.hold.end(by: call.caller)
   }
 }

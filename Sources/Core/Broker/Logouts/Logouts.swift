@@ -138,6 +138,6 @@ private final class Told {
 extension AccountLogout: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logouts.logout(call.params)
+    try await broker.logout.accounts.logout(call.params)
   }
 }

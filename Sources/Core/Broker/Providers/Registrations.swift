@@ -327,12 +327,12 @@ final class Registrations: Piece {
 
 extension ProviderRegister: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.registrations.register(call.params)
+    try await broker.clients.registrations.register(call.params)
   }
 }
 
 extension ProviderUnregister: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.registrations.unregister(call.params)
+    try await broker.clients.registrations.unregister(call.params)
   }
 }

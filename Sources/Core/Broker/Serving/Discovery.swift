@@ -19,9 +19,9 @@ final class Discovery: Sendable {
 }
 
 extension RPCDiscover: Served {
-  static func constant(_ call: Call<Self>, by broker: Broker) -> Result? { broker.discovery.document }
+  static func constant(_ call: Call<Self>, by broker: Broker) -> Result? { broker.reports.discovery.document }
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    broker.discovery.document
+    broker.reports.discovery.document
   }
 }

@@ -60,9 +60,10 @@ public final class ForwardLane {
     let path = target.utf8.firstIndex(of: UInt8(ascii: "?")).map { String(target[..<$0]) } ?? target
     let request = APIRequest(method: forward.method, host: known.host, path: path)
     guard
-      let permission = broker.authorizer.inForce.permission(
+      let permission = broker.door.authorizer.inForce.permission(
         principal, .use, RequestSend.name, account, request: request),
-      permission.scopes == nil, permission.confirmation == nil, broker.authorizer.rates.take(who, of: holder) == nil
+      permission.scopes == nil, permission.confirmation == nil,
+      broker.door.authorizer.rates.take(who, of: holder) == nil
     else { return nil }
     record(account, known, permission.rule)
     return AuthorizedRequest(
@@ -106,7 +107,7 @@ public final class ForwardLane {
   }
 
   private func record(_ account: String, _ known: Known, _ rule: String?) {
-    broker.requests.answered(RequestSend.name, .success(()))
+    broker.door.requests.answered(RequestSend.name, .success(()))
     let trail = broker.cache.trail
     guard trail.policy.isEnabled, let action = AuditLog.auditAction(of: RequestSend.self) else { return }
     let now = broker.cache.uptime().milliseconds

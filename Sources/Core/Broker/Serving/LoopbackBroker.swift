@@ -24,22 +24,22 @@ public protocol LoopbackBroker: Dispatcher {
 }
 
 extension Router: LoopbackBroker {
-  public var entrance: Entrance { broker.entrance }
+  public var entrance: Entrance { broker.door.entrance }
 
   public func mayUse(_ account: String, _ principal: Principal, kind: TokenKind) -> Bool {
     let access = TokenGet.access(of: kind)
-    return broker.authorizer.policy.allows(
+    return broker.door.authorizer.policy.allows(
       access, method: TokenGet.name, account: account, caller: principal)
   }
 
   public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }
 
   public func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
-    let policy = broker.authorizer.policy
+    let policy = broker.door.authorizer.policy
     guard policy.asksSomebody || policy.readsMessages else { return false }
-    let url = (try? await broker.calls.url(of: forward)) ?? forward.target
-    let request = await broker.calls.apiRequest(forward.method, url, of: forward.account)
-    let permission = broker.authorizer.inForce.permission(
+    let url = (try? await broker.tokens.calls.url(of: forward)) ?? forward.target
+    let request = await broker.tokens.calls.apiRequest(forward.method, url, of: forward.account)
+    let permission = broker.door.authorizer.inForce.permission(
       principal, .use, RequestSend.name, forward.account, request: request)
     return permission.map { $0.confirmation != nil }
       ?? policy.readsMessages(RequestSend.name, forward.account, principal, of: request)
@@ -53,18 +53,18 @@ extension Router: LoopbackBroker {
     let broker = broker
     // The account is not revealed to a caller without the right: destinations are checked after the decision.
     let url: Result<String, RPCError>
-    do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
+    do throws(RPCError) { url = .success(try broker.tokens.calls.url(of: forward)) } catch { url = .failure(error) }
     let target = (try? url.get()) ?? forward.target
-    let content = broker.authorizer.policy.readsMessages ? forward.content : nil
-    let request = broker.calls.apiRequest(forward.method, target, of: forward.account).containing(content)
+    let content = broker.door.authorizer.policy.readsMessages ? forward.content : nil
+    let request = broker.tokens.calls.apiRequest(forward.method, target, of: forward.account).containing(content)
     let params = RequestSend.Params(account: forward.account, method: forward.method, url: target)
     let use = Use<RequestSend, AuthorizedRequest>(
       params: { params }, request: { _ in request },
       work: { call throws(RPCError) in
         _ = try url.get()
-        let (params, permission) = try await broker.approvals.clear(
+        let (params, permission) = try await broker.tokens.approvals.clear(
           RequestSend.self, call.params, call.permission, session, body: forward.body)
-        let authorized = try await broker.calls.authorized(forward, params, permission)
+        let authorized = try await broker.tokens.calls.authorized(forward, params, permission)
         // From now on the token is known on event loops, until it is another.
         let account = authorized.basis.question.account
         if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
@@ -76,7 +76,7 @@ extension Router: LoopbackBroker {
 
   public func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict {
     do throws(RPCError) {
-      return try await broker.calls.verdict(on: response, to: sent)
+      return try await broker.tokens.calls.verdict(on: response, to: sent)
     } catch {
       return .refused(error)
     }

@@ -35,6 +35,6 @@ final class PageOpening: Sendable {
 
 extension UIOpen: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.pageOpening.open(call.params, for: call.caller, broker.authorizer.policy)
+    try await broker.upkeep.page.open(call.params, for: call.caller, broker.door.authorizer.policy)
   }
 }

@@ -91,13 +91,13 @@ extension AccountState {
 
 extension AccountList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.accountViews.list(call.params, for: call.session)
+    try await broker.reports.accounts.list(call.params, for: call.session)
   }
 }
 
 extension AccountGet: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.accountViews.account(call.params)
+    try broker.reports.accounts.account(call.params)
   }
 }

@@ -33,7 +33,7 @@ extension Views {
 
   private func processFamilies() -> [MetricFamily] {
     var build = MetricFamily(.info, "grantd_build", "The version of the broker.")
-    build.add(1, ["version": identity.version, "instance": authorizer.policy.instance.rawValue])
+    build.add(1, ["version": identity.version, "instance": door.authorizer.policy.instance.rawValue])
     var start = MetricFamily(
       .gauge, "process_start_time_seconds", unit: "seconds", "When the broker started, since 1970.")
     start.add(Double(startedAt.milliseconds) / 1000)
@@ -122,7 +122,7 @@ extension Views {
     var cached = MetricFamily(
       .counter, "grantd_cached_tokens_served", "Requests for a token that were answered from memory at once.")
     cached.add(served)
-    var counts = requests.all
+    var counts = door.requests.all
     if served > 0 { counts[.init(method: TokenGet.name, result: RequestTally.ok), default: 0] += served }
     var answered = MetricFamily(
       .counter, "grantd_requests",
@@ -168,6 +168,6 @@ extension ProviderCondition {
 
 extension BrokerMetrics: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.views.metrics()
+    await broker.reports.views.metrics()
   }
 }

@@ -9,11 +9,11 @@ extension Views {
   func setAside(for caller: Principal) -> [BrokerStatus.SetAsideView]? {
     var views: [BrokerStatus.SetAsideView] = []
     for account in accounts.unreadable.sorted().prefix(Limit.setAside) {
-      let isAllowed = authorizer.policy.allows(
+      let isAllowed = door.authorizer.policy.allows(
         .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
       if isAllowed, let view = accounts[account].flatMap(accounts.view(unreadable:)) { views.append(view) }
     }
-    if authorizer.policy.allows(.manage, account: nil, caller: caller) {
+    if door.authorizer.policy.allows(.manage, account: nil, caller: caller) {
       views += journal.setAside.prefix(Limit.setAside).map(view)
     }
     return views.isEmpty ? nil : views

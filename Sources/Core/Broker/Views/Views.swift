@@ -16,17 +16,16 @@ final class Views: Piece {
   let logins: Logins
   let revocations: Revocations
   let journal: Journal
-  let authorizer: Authorizer
+  let door: Door
   let addresses: CallbackAddresses
   let identity: BrokerIdentity
   let reloading: Reloading
-  let requests: RequestTally
   private(set) var startedAt: Timestamp
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, logins: Logins,
-    revocations: Revocations, journal: Journal, authorizer: Authorizer, addresses: CallbackAddresses,
-    reloading: Reloading, requests: RequestTally, _ identity: BrokerIdentity
+    revocations: Revocations, journal: Journal, door: Door, addresses: CallbackAddresses, reloading: Reloading,
+    _ identity: BrokerIdentity
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -35,10 +34,9 @@ final class Views: Piece {
     self.logins = logins
     self.revocations = revocations
     self.journal = journal
-    self.authorizer = authorizer
+    self.door = door
     self.addresses = addresses
     self.reloading = reloading
-    self.requests = requests
     self.identity = identity
     startedAt = runtime.clock.now
   }
@@ -51,9 +49,9 @@ final class Views: Piece {
   ) async -> BrokerStatus.Result {
     let ending = await refreshTokensEnding(for: caller)
     let counts = stateCounts()
-    let permissions = authorizer.policy.permissions(of: caller)
+    let permissions = door.authorizer.policy.permissions(of: caller)
     return BrokerStatus.Result(
-      version: identity.version, instance: authorizer.policy.instance.rawValue, pid: identity.pid,
+      version: identity.version, instance: door.authorizer.policy.instance.rawValue, pid: identity.pid,
       state: isDraining ? "shutting_down" : "running", started_at: startedAt.seconds, summary: summary,
       accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
       providers: providers.count, pending_logins: logins.unendedCount,
@@ -89,7 +87,7 @@ final class Views: Piece {
   /// The list of delayed callers is not for all callers.
   private func heldBack(for caller: Principal) -> BrokerStatus.HeldBackView? {
     var view = measures.heldBack?()
-    if !authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }
+    if !door.authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }
     return view
   }
 
@@ -142,7 +140,7 @@ final class Views: Piece {
     var count = 0
     var slices = Slices(of: Slices.light)
     for account in engine.refreshTokensEnding {
-      if authorizer.policy.allows(
+      if door.authorizer.policy.allows(
         .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
       {
         count += 1
@@ -224,21 +222,21 @@ final class Views: Piece {
 
 extension ProviderList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    broker.views.providerList()
+    broker.reports.views.providerList()
   }
 }
 
 extension ProviderGet: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    var result = try await broker.views.provider(call.params)
+    var result = try await broker.reports.views.provider(call.params)
     if let name = ProviderName(rawValue: call.params.provider),
-      let section = broker.registrations.section(of: name)
+      let section = broker.clients.registrations.section(of: name)
     {
       (result.section, result.section_files) = (section.keys, section.files)
       result.section_base = section.base?.rawValue
     }
     if let name = ProviderName(rawValue: call.params.provider), let connection = broker.providers[name] {
-      result.forward_path = broker.resources.forwardPath(of: connection.provider)
+      result.forward_path = broker.clients.resources.forwardPath(of: connection.provider)
     }
     return result
   }
@@ -246,6 +244,7 @@ extension ProviderGet: Served {
 
 extension BrokerStatus: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.views.status(for: call.caller, files: broker.files.views(for: call.caller), hold: broker.hold.view)
+    await broker.reports.views.status(
+      for: call.caller, files: broker.tokens.files.views(for: call.caller), hold: broker.tokens.hold.view)
   }
 }

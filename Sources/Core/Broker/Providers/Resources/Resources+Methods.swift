@@ -2,20 +2,20 @@ import BrokerAPI
 
 extension ResourceDiscover: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.resources.discover(call.params)
+    try await broker.clients.resources.discover(call.params)
   }
 }
 
 extension ResourceAdd: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.resources.add(call.params)
+    try await broker.clients.resources.add(call.params)
   }
 }
 
 extension ClientMetadata: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(
-      url: broker.resources.clientMetadata, client_name: "grantd", redirect_uris: ["http://127.0.0.1/callback"],
+      url: broker.clients.resources.clientMetadata, client_name: "grantd", redirect_uris: ["http://127.0.0.1/callback"],
       grant_types: ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
       response_types: ["code"], token_endpoint_auth_method: "none")
   }

@@ -321,14 +321,14 @@ extension TokenGet: Served {
   static func access(for params: Params) -> Access { access(of: params.kind) }
   static var accesses: [Access] { [.use, .idToken] }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.token(call.params, call.permission)
+    try await broker.tokens.requests.token(call.params, call.permission)
   }
 }
 
 extension AccountRefresh: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.refresh(call.params, call.permission)
+    try await broker.tokens.requests.refresh(call.params, call.permission)
   }
 }
 
@@ -337,6 +337,6 @@ extension TokenReportRejected: Served {
   static func access(for params: Params) -> Access { TokenGet.access(of: params.kind) }
   static var accesses: [Access] { TokenGet.accesses }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.reportRejected(call.params, call.permission)
+    try await broker.tokens.requests.reportRejected(call.params, call.permission)
   }
 }
