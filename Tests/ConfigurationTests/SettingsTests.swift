@@ -80,56 +80,56 @@ import Testing
       """)
     var expected = ProviderSettings(
       name: try #require(ProviderName(rawValue: "work")), kind: .oauth2, displayName: "Work", clientID: "client")
-    expected.issuer = Issuer(rawValue: "https://login.example.com")
-    expected.issuerRule = .entraTenant
-    expected.discovery = .oauth
-    expected.endpoints.authorization = "https://login.example.com/a"
-    expected.endpoints.token = "https://login.example.com/t"
-    expected.endpoints.refresh = "https://login.example.com/r"
-    expected.endpoints.keys = "https://login.example.com/k"
-    expected.endpoints.userinfo = "https://login.example.com/u"
-    expected.endpoints.revocation = "http://127.0.0.1:8080/v"
-    expected.endpoints.introspection = "https://login.example.com/i"
-    expected.endpoints.endSession = "https://login.example.com/e"
-    expected.endpoints.pushedAuthorizationRequest = "https://login.example.com/p"
-    expected.endpoints.deviceAuthorization = "https://login.example.com/d"
-    expected.endpoints.registration = "https://login.example.com/reg"
-    expected.client = .basic(secret: Secret("s3cret"), encoding: .raw)
-    expected.scopes = ["a", "b"]
-    expected.scopeSeparator = " "
-    expected.resource = "https://api.example.com"
-    expected.redirect = .fixed(try RedirectURI("de.example:/cb"))
-    expected.pkce = false
-    expected.prompt = "login consent"
-    expected.acrValues = ["gold", "silver"]
-    expected.uiLocales = ["de"]
-    expected.claims = #"{"id_token":{"acr":{"essential":true,"values":["a",1,1.5]}}}"#
-    expected.authorizationDetails = #"[{"actions":["read"],"type":"t"}]"#
-    expected.par = .always
-    expected.allowPassword = true
-    expected.deviceParameters = ["e": "5"]
-    expected.authorizationParameters = ["a": "1"]
-    expected.tokenParameters = ["b": "2"]
-    expected.refreshParameters = ["c": "3"]
-    expected.tokenHeaders = ["X-D": "4"]
-    expected.refreshHeaders = ["X-E": "6"]
-    expected.bodyFormat = .json
-    expected.response = TokenResponseQuirks(
+    expected.server.issuer = Issuer(rawValue: "https://login.example.com")
+    expected.server.issuerRule = .entraTenant
+    expected.server.discovery = .oauth
+    expected.server.endpoints[.authorization] = "https://login.example.com/a"
+    expected.server.endpoints[.token] = "https://login.example.com/t"
+    expected.server.refreshEndpoint = "https://login.example.com/r"
+    expected.server.endpoints[.keys] = "https://login.example.com/k"
+    expected.server.endpoints[.userinfo] = "https://login.example.com/u"
+    expected.server.endpoints[.revocation] = "http://127.0.0.1:8080/v"
+    expected.server.endpoints[.introspection] = "https://login.example.com/i"
+    expected.server.endpoints[.endSession] = "https://login.example.com/e"
+    expected.server.endpoints[.pushedAuthorizationRequest] = "https://login.example.com/p"
+    expected.server.endpoints[.deviceAuthorization] = "https://login.example.com/d"
+    expected.server.endpoints[.registration] = "https://login.example.com/reg"
+    expected.client.credential = .basic(secret: Secret("s3cret"), encoding: .raw)
+    expected.access.scopes = ["a", "b"]
+    expected.access.scopeSeparator = " "
+    expected.access.resource = "https://api.example.com"
+    expected.client.redirect = .fixed(try RedirectURI("de.example:/cb"))
+    expected.authorization.pkce = false
+    expected.authorization.prompt = "login consent"
+    expected.authorization.acrValues = ["gold", "silver"]
+    expected.authorization.uiLocales = ["de"]
+    expected.authorization.claims = #"{"id_token":{"acr":{"essential":true,"values":["a",1,1.5]}}}"#
+    expected.authorization.details = #"[{"actions":["read"],"type":"t"}]"#
+    expected.authorization.par = .always
+    expected.token.allowsPassword = true
+    expected.authorization.deviceParameters = ["e": "5"]
+    expected.authorization.parameters = ["a": "1"]
+    expected.token.parameters = ["b": "2"]
+    expected.refresh.parameters = ["c": "3"]
+    expected.token.headers = ["X-D": "4"]
+    expected.refresh.headers = ["X-E": "6"]
+    expected.token.bodyFormat = .json
+    expected.token.response = TokenResponseQuirks(
       acceptsForm: true, scopeSeparator: ",", keepMembers: ["realmId"], fixedLifetime: .seconds(3600),
       lifetimeUnit: .milliseconds, path: ["authed_user"], tokenType: "Bearer", bearerNames: ["bot"],
       successMember: "ok", errorMembers: ["error.type"], errorDescriptionMembers: ["reason"])
-    expected.refreshPath = []
-    expected.rotation = .grace(.seconds(1800))
-    expected.permanentErrors = [.text("invalid_code")]
-    expected.refreshTokenLifetime = .seconds(90 * 86_400)
-    expected.narrowing = .never
-    expected.revocation = .bearer
-    expected.revocationParameters = ["f": "7"]
-    expected.postLogoutRedirectURI = "http://127.0.0.1/bye"
-    expected.idToken.algorithms = ["ES256"]
-    expected.idToken.tolerance = .seconds(60)
-    expected.idToken.trustedAudiences = ["other"]
-    expected.loginLifetime = .seconds(300)
+    expected.refresh.path = []
+    expected.refresh.rotation = .grace(.seconds(1800))
+    expected.refresh.permanentErrors = [.text("invalid_code")]
+    expected.refresh.tokenLifetime = .seconds(90 * 86_400)
+    expected.refresh.narrowing = .never
+    expected.logout.revocation = .bearer
+    expected.logout.revocationParameters = ["f": "7"]
+    expected.logout.postLogoutRedirectURI = "http://127.0.0.1/bye"
+    expected.token.idToken.algorithms = ["ES256"]
+    expected.token.idToken.tolerance = .seconds(60)
+    expected.token.idToken.trustedAudiences = ["other"]
+    expected.signIn.lifetime = .seconds(300)
     #expect(settings.providers == [expected])
     #expect(settings.warnings.isEmpty)
   }
@@ -274,7 +274,7 @@ import Testing
     ])
   func redirects(text: String, redirect: ProviderSettings.Redirect) throws {
     let settings = try Fixture().load(Fixture.provider + "redirect_uri = \"\(text)\"")
-    #expect(settings.providers[0].redirect == redirect)
+    #expect(settings.providers[0].client.redirect == redirect)
   }
 
   @Test(
@@ -287,7 +287,7 @@ import Testing
       ),
     ])
   func discovery(keys: String, style: DiscoveryStyle?) throws {
-    #expect(try Fixture().load(Fixture.provider + keys).providers[0].discovery == style)
+    #expect(try Fixture().load(Fixture.provider + keys).providers[0].server.discovery == style)
   }
 
   @Test("Drop-ins are read after the main file: rules add up, later keys win, a second provider is refused")

@@ -109,13 +109,13 @@ import Testing
   @Test("Google: offline access, consent, its own issuer rule")
   func google() throws {
     let provider = try provider("google")
-    #expect(provider.kind == .oidc)
-    #expect(provider.issuer?.rawValue == "https://accounts.google.com")
-    #expect(provider.issuerRule == .google)
-    #expect(provider.discovery == .openID)
-    #expect(provider.authorizationParameters == ["access_type": "offline"])
-    #expect(provider.prompt == "consent")
-    #expect(provider.rotation == .none)
+    #expect(provider.server.kind == .oidc)
+    #expect(provider.server.issuer?.rawValue == "https://accounts.google.com")
+    #expect(provider.server.issuerRule == .google)
+    #expect(provider.server.discovery == .openID)
+    #expect(provider.authorization.parameters == ["access_type": "offline"])
+    #expect(provider.authorization.prompt == "consent")
+    #expect(provider.refresh.rotation == .none)
     #expect(provider.displayName == "Google")
     #expect(provider.profile == "google")
   }
@@ -123,14 +123,14 @@ import Testing
   @Test("Microsoft: the tenant is in the issuer")
   func microsoft() throws {
     let provider = try provider("microsoft")
-    #expect(provider.issuer?.rawValue == "https://login.microsoftonline.com/common/v2.0")
-    #expect(provider.issuerRule == .entraTenant)
-    #expect(provider.scopes.contains("offline_access"))
-    #expect(provider.redirect == .loopback(host: .localhost, path: "/callback"))
-    #expect(provider.rotation == .none)
-    #expect(provider.permanentErrors == [.text("interaction_required")])
+    #expect(provider.server.issuer?.rawValue == "https://login.microsoftonline.com/common/v2.0")
+    #expect(provider.server.issuerRule == .entraTenant)
+    #expect(provider.access.scopes.contains("offline_access"))
+    #expect(provider.client.redirect == .loopback(host: .localhost, path: "/callback"))
+    #expect(provider.refresh.rotation == .none)
+    #expect(provider.refresh.permanentErrors == [.text("interaction_required")])
     #expect(
-      try self.provider("microsoft", "tenant = \"1-2\"").issuer?.rawValue
+      try self.provider("microsoft", "tenant = \"1-2\"").server.issuer?.rawValue
         == "https://login.microsoftonline.com/1-2/v2.0")
   }
 
@@ -139,76 +139,77 @@ import Testing
     let fixture = try Fixture()
     let secret = try fixture.write("secret", "x", mode: 0o600)
     let provider = try provider("github", "client_secret_file = \"\(secret)\"")
-    #expect(provider.kind == .oauth2)
-    #expect(provider.discovery == nil)
-    #expect(provider.endpoints.authorization == "https://github.com/login/oauth/authorize")
-    #expect(provider.endpoints.token == "https://github.com/login/oauth/access_token")
-    #expect(provider.client == .post(secret: Secret("x")))
-    #expect(provider.response.acceptsForm)
-    #expect(provider.response.scopeSeparator == ",")
-    #expect(provider.rotation == .strict)
-    #expect(provider.permanentErrors == [.text("bad_refresh_token")])
-    #expect(provider.refreshTokenLifetime == .seconds(183 * 86_400))
+    #expect(provider.server.kind == .oauth2)
+    #expect(provider.server.discovery == nil)
+    #expect(provider.server.endpoints[.authorization] == "https://github.com/login/oauth/authorize")
+    #expect(provider.server.endpoints[.token] == "https://github.com/login/oauth/access_token")
+    #expect(provider.client.credential == .post(secret: Secret("x")))
+    #expect(provider.token.response.acceptsForm)
+    #expect(provider.token.response.scopeSeparator == ",")
+    #expect(provider.refresh.rotation == .strict)
+    #expect(provider.refresh.permanentErrors == [.text("bad_refresh_token")])
+    #expect(provider.refresh.tokenLifetime == .seconds(183 * 86_400))
   }
 
   @Test("GitLab: the host is in the issuer")
   func gitlab() throws {
-    #expect(try provider("gitlab").issuer?.rawValue == "https://gitlab.com")
+    #expect(try provider("gitlab").server.issuer?.rawValue == "https://gitlab.com")
     let own = try provider("gitlab", "host = \"git.example.com:8443\"")
-    #expect(own.issuer?.rawValue == "https://git.example.com:8443")
-    #expect(own.rotation == .strict && own.revokesReplaced)
-    #expect(own.discovery == .openID)
+    #expect(own.server.issuer?.rawValue == "https://git.example.com:8443")
+    #expect(own.refresh.rotation == .strict && own.logout.revokesReplaced)
+    #expect(own.server.discovery == .openID)
   }
 
   @Test("Dropbox: offline tokens, no rotation, revocation of its own, a fixed port")
   func dropbox() throws {
     let provider = try provider("dropbox", "authorization_parameters = { locale = \"de\" }")
-    #expect(provider.kind == .oauth2)
-    #expect(provider.endpoints.authorization == "https://www.dropbox.com/oauth2/authorize")
-    #expect(provider.endpoints.token == "https://api.dropboxapi.com/oauth2/token")
-    #expect(provider.endpoints.revocation == "https://api.dropboxapi.com/2/auth/token/revoke")
-    #expect(provider.revocation == .bearer)
+    #expect(provider.server.kind == .oauth2)
+    #expect(provider.server.endpoints[.authorization] == "https://www.dropbox.com/oauth2/authorize")
+    #expect(provider.server.endpoints[.token] == "https://api.dropboxapi.com/oauth2/token")
+    #expect(provider.server.endpoints[.revocation] == "https://api.dropboxapi.com/2/auth/token/revoke")
+    #expect(provider.logout.revocation == .bearer)
     #expect(
-      provider.authorizationParameters == ["token_access_type": "offline", "disable_signup": "true", "locale": "de"])
-    #expect(provider.rotation == .none)
-    #expect(provider.redirect == .fixed(try RedirectURI("http://127.0.0.1:17827/callback")))
+      provider.authorization.parameters == ["token_access_type": "offline", "disable_signup": "true", "locale": "de"])
+    #expect(provider.refresh.rotation == .none)
+    #expect(provider.client.redirect == .fixed(try RedirectURI("http://127.0.0.1:17827/callback")))
     let online = try self.provider("dropbox", "authorization_parameters = { token_access_type = \"online\" }")
-    #expect(online.authorizationParameters["token_access_type"] == "online")
+    #expect(online.authorization.parameters["token_access_type"] == "online")
   }
 
   @Test("Uber: the sign-in page is a choice")
   func uber() throws {
-    #expect(try provider("uber").endpoints.authorization == "https://auth.uber.com/oauth/v2/universal/authorize")
+    #expect(
+      try provider("uber").server.endpoints[.authorization] == "https://auth.uber.com/oauth/v2/universal/authorize")
     let eats = try provider("uber", "product = \"eats\"\nscopes = [\"history\"]")
-    #expect(eats.endpoints.authorization == "https://auth.uber.com/oauth/v2/eats/authorize")
-    #expect(eats.endpoints.token == "https://auth.uber.com/oauth/v2/token")
-    #expect(eats.scopes == ["history"])
-    #expect(eats.client == .none)
+    #expect(eats.server.endpoints[.authorization] == "https://auth.uber.com/oauth/v2/eats/authorize")
+    #expect(eats.server.endpoints[.token] == "https://auth.uber.com/oauth/v2/token")
+    #expect(eats.access.scopes == ["history"])
+    #expect(eats.client.credential == .none)
   }
 
   @Test("7Pass: the issuer is the user's, consent goes with offline access")
   func sevenPass() throws {
     let keys = "issuer = \"https://op.example.com\"\nredirect_uri = \"de.7pass.example:/cb/authz\""
     let provider = try provider("7pass", keys + "\ntrusted_audiences = [\"service\"]")
-    #expect(provider.scopes == ["openid", "offline_access", "profile", "email"])
-    #expect(provider.prompt == "consent")
-    #expect(provider.idToken.algorithms == ["RS256"])
-    #expect(provider.idToken.trustedAudiences == ["service"])
-    #expect(provider.refreshTokenLifetime == .seconds(90 * 86_400))
-    #expect(provider.redirect == .fixed(try RedirectURI("de.7pass.example:/cb/authz")))
+    #expect(provider.access.scopes == ["openid", "offline_access", "profile", "email"])
+    #expect(provider.authorization.prompt == "consent")
+    #expect(provider.token.idToken.algorithms == ["RS256"])
+    #expect(provider.token.idToken.trustedAudiences == ["service"])
+    #expect(provider.refresh.tokenLifetime == .seconds(90 * 86_400))
+    #expect(provider.client.redirect == .fixed(try RedirectURI("de.7pass.example:/cb/authz")))
   }
 
   @Test("oidc: an issuer and a client are enough")
   func oidc() throws {
     let provider = try provider("oidc", "issuer = \"https://login.example.com\"")
     #expect(provider.displayName == "x")
-    #expect(provider.pkce)
-    #expect(provider.redirect == .loopback(host: .v4, path: "/callback"))
-    #expect(provider.rotation == .strict)
-    #expect(provider.prompt == nil && provider.optionalScopes == ["offline_access"])
-    #expect(!provider.scopes.contains("offline_access"))
+    #expect(provider.authorization.pkce)
+    #expect(provider.client.redirect == .loopback(host: .v4, path: "/callback"))
+    #expect(provider.refresh.rotation == .strict)
+    #expect(provider.authorization.prompt == nil && provider.access.optionalScopes == ["offline_access"])
+    #expect(!provider.access.scopes.contains("offline_access"))
     let chosen = try self.provider("oidc", "issuer = \"https://login.example.com\"\nscopes = [\"openid\"]")
-    #expect(chosen.scopes == ["openid"] && chosen.optionalScopes.isEmpty)
+    #expect(chosen.access.scopes == ["openid"] && chosen.access.optionalScopes.isEmpty)
   }
 
   @Test(
@@ -224,11 +225,11 @@ import Testing
     ])
   func issuers(profile: String, keys: String, issuer: String) throws {
     let provider = try provider(profile, keys)
-    #expect(provider.issuer?.rawValue == issuer)
-    #expect(provider.discovery == .openID)
-    #expect(provider.scopes.contains("offline_access"))
+    #expect(provider.server.issuer?.rawValue == issuer)
+    #expect(provider.server.discovery == .openID)
+    #expect(provider.access.scopes.contains("offline_access"))
     // None is required, and there is no warning.
-    #expect(provider.prompt == "")
+    #expect(provider.authorization.prompt == "")
   }
 
   @Test("A server of one's own must be named")
@@ -250,10 +251,10 @@ import Testing
     let fixture = try Fixture()
     let secret = try fixture.write("secret", "x", mode: 0o600)
     let provider = try provider(profile, hasSecret ? "client_secret_file = \"\(secret)\"" : "")
-    #expect(provider.rotation == rotation)
-    #expect(provider.refreshTokenLifetime == days.map { .seconds($0 * 86_400) })
-    #expect(provider.narrowing == .never)
-    #expect((provider.client == .none) == !hasSecret)
+    #expect(provider.refresh.rotation == rotation)
+    #expect(provider.refresh.tokenLifetime == days.map { .seconds($0 * 86_400) })
+    #expect(provider.refresh.narrowing == .never)
+    #expect((provider.client.credential == .none) == !hasSecret)
   }
 
   @Test(

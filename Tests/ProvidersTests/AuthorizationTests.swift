@@ -34,8 +34,8 @@ import Testing
   @Test("A person is sent to the endpoint with state, nonce, PKCE and the settings' parameters")
   func url() throws {
     let provider = provider {
-      $0.authorizationParameters = ["access_type": "offline", "audience": "settings"]
-      $0.prompt = "consent"
+      $0.authorization.parameters = ["access_type": "offline", "audience": "settings"]
+      $0.authorization.prompt = "consent"
     }
     let sent = try place(provider, request(parameters: ["audience": "asked"]), metadata: metadata)
     #expect(sent.url.absoluteString.hasPrefix(issuerText + "/authorize?"))
@@ -55,12 +55,12 @@ import Testing
     arguments: ["state", "nonce", "redirect_uri", "client_id", "response_type", "scope", "code_challenge", "prompt"])
   func duplicates(name: String) {
     let bySettings = provider {
-      $0.authorizationParameters = [name: "evil"]
-      $0.prompt = "login"
+      $0.authorization.parameters = [name: "evil"]
+      $0.authorization.prompt = "login"
     }
     #expect(
       thrown { () throws(ProviderFailure) in try place(bySettings, request(), metadata: metadata) } == "invalid")
-    let plain = provider { $0.prompt = "login" }
+    let plain = provider { $0.authorization.prompt = "login" }
     let asked = request(parameters: [name: "evil"])
     #expect(thrown { () throws(ProviderFailure) in try place(plain, asked, metadata: metadata) } == "invalid")
   }
@@ -70,7 +70,7 @@ import Testing
     let offline = request(scopes: ["openid", "offline_access"])
     #expect(try place(provider(), offline, metadata: metadata).warnings.count == 1)
     #expect(try place(provider(.oauth2), offline, metadata: metadata).warnings.isEmpty)
-    let consenting = provider { $0.prompt = "login consent" }
+    let consenting = provider { $0.authorization.prompt = "login consent" }
     #expect(try place(consenting, offline, metadata: metadata).warnings.isEmpty)
     var plain = metadata
     plain.supported.codeChallengeMethods = ["plain"]
@@ -95,8 +95,10 @@ import Testing
     }
     var listed = metadata
     listed.supported.prompts = ["consent"]
-    #expect(query(try place(provider { $0.prompt = "" }, offline, metadata: listed).url)["prompt"] == nil)
-    #expect(query(try place(provider { $0.prompt = "login" }, offline, metadata: listed).url)["prompt"] == "login")
+    #expect(query(try place(provider { $0.authorization.prompt = "" }, offline, metadata: listed).url)["prompt"] == nil)
+    #expect(
+      query(try place(provider { $0.authorization.prompt = "login" }, offline, metadata: listed).url)["prompt"]
+        == "login")
   }
 
   @Test("A provider that requires pushed requests is refused if the settings forbid them, with that reason")
@@ -104,7 +106,7 @@ import Testing
     var demanding = metadata
     demanding.requiresPushedRequests = true
     do throws(ProviderFailure) {
-      _ = try place(provider { $0.par = .never }, request(), metadata: demanding)
+      _ = try place(provider { $0.authorization.par = .never }, request(), metadata: demanding)
       Issue.record("sent all the same")
     } catch {
       #expect(name(error) == "misconfigured")
@@ -117,8 +119,8 @@ import Testing
     let document = answer(
       #"{"issuer":"\#(issuerText)","token_endpoint":"https://a.example/token","jwks_uri":"https://a.example/keys"}"#)
     let provider = provider {
-      $0.endpoints.token = "https://b.example/token"
-      $0.endpoints.revocation = "https://b.example/revoke"
+      $0.server.endpoints[.token] = "https://b.example/token"
+      $0.server.endpoints[.revocation] = "https://b.example/revoke"
     }
     let found = try provider.metadata(from: document)
     #expect(found.endpoints[.token]?.absoluteString == "https://b.example/token")
@@ -154,9 +156,9 @@ import Testing
     ])
   func configuredEndpoint(text: String, insecure: Bool, meaning: String) {
     let provider = provider {
-      $0.endpoints.token = text
-      $0.endpoints.refresh = text
-      $0.allowInsecureHTTP = insecure
+      $0.server.endpoints[.token] = text
+      $0.server.refreshEndpoint = text
+      $0.server.allowInsecureHTTP = insecure
     }
     #expect(thrown { () throws(ProviderFailure) in try provider.metadata(from: nil) } == meaning)
     var script = Script(answer(tokenBody()))
@@ -169,9 +171,9 @@ import Testing
   @Test("Metadata are fetched from the configured URL, and not at all if only endpoints are configured")
   func discovery() {
     #expect(provider().discovery()?.url.absoluteString == issuerText + "/.well-known/openid-configuration")
-    let rfc8414 = provider { $0.discovery = .oauth }
+    let rfc8414 = provider { $0.server.discovery = .oauth }
     #expect(rfc8414.discovery()?.url.absoluteString == issuerText + "/.well-known/oauth-authorization-server")
-    #expect(provider { $0.discovery = nil }.discovery() == nil)
-    #expect(provider { $0.issuer = nil }.discovery() == nil)
+    #expect(provider { $0.server.discovery = nil }.discovery() == nil)
+    #expect(provider { $0.server.issuer = nil }.discovery() == nil)
   }
 }

@@ -88,8 +88,8 @@ import Testing
     ])
   func refresh(_ answered: Answered) {
     let provider = provider {
-      $0.permanentErrors = answered.permanent.map(ErrorPattern.init)
-      $0.temporaryErrors = answered.temporary.map(ErrorPattern.init)
+      $0.refresh.permanentErrors = answered.permanent.map(ErrorPattern.init)
+      $0.refresh.temporaryErrors = answered.temporary.map(ErrorPattern.init)
     }
     var script = Script(answered.response)
     let result = script.run(

@@ -43,7 +43,7 @@ import Testing
     #expect(examination.findings.map { kind($0.result) } == Array(repeating: "ok", count: 7))
     #expect(examination.metadata?.endpoints[.token]?.absoluteString == issuerText + "/token")
     #expect(kind(provider().examineSettings().result) == "ok")
-    #expect(kind(provider { $0.allowInsecureHTTP = true }.examineSettings().result) == "warning")
+    #expect(kind(provider { $0.server.allowInsecureHTTP = true }.examineSettings().result) == "warning")
   }
 
   static let signer = try? OAuth.SigningKey.shared(Secret("s"), algorithm: .hs256)
@@ -87,54 +87,66 @@ import Testing
     (.endpoints, ["token_endpoint": nil], { _ in }, "failed", "no token_endpoint"),
     (.endpoints, ["token_endpoint": "\"http://b.example/\""], { _ in }, "failed", "unusable token_endpoint"),
     (.endpoints, ["jwks_uri": nil], { _ in }, "failed", "jwks_uri"),
-    (.endpoints, ["jwks_uri": nil], { $0.scopes = ["mail"] }, "ok", "authorization_endpoint, token_endpoint"),
+    (.endpoints, ["jwks_uri": nil], { $0.access.scopes = ["mail"] }, "ok", "authorization_endpoint, token_endpoint"),
     (.endpoints, ["userinfo_endpoint": "7"], { _ in }, "warning", "userinfo_endpoint"),
     (.endpoints, ["revocation_endpoint": nil], { _ in }, "ok", "a logout only forgets"),
     (.grantTypes, ["grant_types_supported": nil], { _ in }, "ok", "do not say"),
     (.grantTypes, ["grant_types_supported": #"["authorization_code"]"#], { _ in }, "warning", "refresh_token"),
     (.grantTypes, ["response_types_supported": #"["token"]"#], { _ in }, "warning", "code"),
-    (.grantTypes, ["require_pushed_authorization_requests": "true"], { $0.par = .never }, "failed", "RFC 9126"),
+    (
+      .grantTypes, ["require_pushed_authorization_requests": "true"], { $0.authorization.par = .never }, "failed",
+      "RFC 9126"
+    ),
     (.grantTypes, ["require_signed_request_object": "true"], { _ in }, "failed", "RFC 9101"),
-    (.grantTypes, ["require_signed_request_object": "true"], { $0.requestObjectKey = signer }, "ok", "refresh_token"),
+    (
+      .grantTypes, ["require_signed_request_object": "true"], { $0.authorization.requestObjectKey = signer }, "ok",
+      "refresh_token"
+    ),
     (
       .grantTypes, [:], { $0.signIn.isImplicit = true }, "warning",
       "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed"
     ),
     (.clientAuthentication, [:], { _ in }, "ok", "public"),
-    (.clientAuthentication, [:], { $0.client = .basic(secret: Secret("s"), encoding: .form) }, "ok", "basic"),
-    (.clientAuthentication, [:], { $0.client = .post(secret: Secret("s")) }, "warning", "client_secret_post is used"),
     (
-      .clientAuthentication, ["token_endpoint_auth_methods_supported": nil], { $0.client = .post(secret: Secret("s")) },
+      .clientAuthentication, [:], { $0.client.credential = .basic(secret: Secret("s"), encoding: .form) }, "ok", "basic"
+    ),
+    (
+      .clientAuthentication, [:], { $0.client.credential = .post(secret: Secret("s")) }, "warning",
+      "client_secret_post is used"
+    ),
+    (
+      .clientAuthentication, ["token_endpoint_auth_methods_supported": nil],
+      { $0.client.credential = .post(secret: Secret("s")) },
       "ok", "client_secret_post"
     ),
-    (.clientAuthentication, [:], { $0.client = .mutualTLS }, "warning", "tls_client_auth is used"),
+    (.clientAuthentication, [:], { $0.client.credential = .mutualTLS }, "warning", "tls_client_auth is used"),
     (
       .clientAuthentication, ["token_endpoint_auth_methods_supported": #"["self_signed_tls_client_auth"]"#],
-      { $0.client = .mutualTLS }, "ok", "tls_client_auth"
+      { $0.client.credential = .mutualTLS }, "ok", "tls_client_auth"
     ),
     (.pkce, ["code_challenge_methods_supported": nil], { _ in }, "ok", "do not say"),
     (.pkce, ["code_challenge_methods_supported": #"["plain"]"#], { _ in }, "warning", "S256"),
-    (.pkce, [:], { $0.pkce = false }, "warning", "switched off"),
-    (.pkce, ["code_challenge_methods_supported": nil], { $0.pkce = false }, "skipped", "switched off"),
+    (.pkce, [:], { $0.authorization.pkce = false }, "warning", "switched off"),
+    (.pkce, ["code_challenge_methods_supported": nil], { $0.authorization.pkce = false }, "skipped", "switched off"),
     (.scopes, ["scopes_supported": nil], { _ in }, "ok", "do not say"),
-    (.scopes, [:], { $0.scopes = ["openid", "mali"] }, "warning", "does not name mali"),
-    (.scopes, [:], { $0.scopes = ["openid", "https://api.example/mail"] }, "ok", "https://api.example/mail"),
-    (.scopes, [:], { $0.scopes = ["mail"] }, "warning", "openid is not asked for"),
+    (.scopes, [:], { $0.access.scopes = ["openid", "mali"] }, "warning", "does not name mali"),
+    (.scopes, [:], { $0.access.scopes = ["openid", "https://api.example/mail"] }, "ok", "https://api.example/mail"),
+    (.scopes, [:], { $0.access.scopes = ["mail"] }, "warning", "openid is not asked for"),
     (.scopes, ["scopes_supported": #"["openid","mail","offline_access"]"#], { _ in }, "warning", "offline_access"),
-    (.scopes, [:], { $0.issuerRule = .entraTenant }, "warning", "offline_access"),
-    (.scopes, [:], { $0.issuerRule = .google }, "warning", "access_type=offline"),
+    (.scopes, [:], { $0.server.issuerRule = .entraTenant }, "warning", "offline_access"),
+    (.scopes, [:], { $0.server.issuerRule = .google }, "warning", "access_type=offline"),
     (
       .scopes, [:],
       {
-        $0.issuerRule = .google
-        $0.authorizationParameters = ["access_type": "offline"]
+        $0.server.issuerRule = .google
+        $0.authorization.parameters = ["access_type": "offline"]
       }, "ok", "all"
     ),
     (
       .scopes, ["scopes_supported": #"["openid","offline_access"]"#],
       {
         $0.profile = "7pass"
-        $0.scopes = ["openid", "offline_access"]
+        $0.access.scopes = ["openid", "offline_access"]
       }, "warning", "prompt=consent"
     ),
   ]
@@ -151,10 +163,10 @@ import Testing
   @Test("Without discovery the settings' own endpoints are looked at") func configured() {
     let configured = OAuthProvider(
       settings(.oauth2) {
-        $0.issuer = nil
-        $0.discovery = nil
-        $0.endpoints.authorization = issuerText + "/authorize"
-        $0.endpoints.token = issuerText + "/token"
+        $0.server.issuer = nil
+        $0.server.discovery = nil
+        $0.server.endpoints[.authorization] = issuerText + "/authorize"
+        $0.server.endpoints[.token] = issuerText + "/token"
       })
     let found = configured.examine(nil)
     #expect(found.findings.prefix(3).map { kind($0.result) } == ["skipped", "skipped", "ok"])
@@ -163,7 +175,7 @@ import Testing
 
   @Test("Keys pass if one of them can verify a permitted algorithm") func keys() {
     func result(_ algorithms: [String], _ keys: JWKSet) -> String {
-      kind(provider { $0.idToken.algorithms = algorithms }.examine(keys, metadata: metadata).result)
+      kind(provider { $0.token.idToken.algorithms = algorithms }.examine(keys, metadata: metadata).result)
     }
     #expect(result(["ES256"], keySet(key)) == "ok")
     #expect(result(["RS256"], keySet(key)) == "failed")

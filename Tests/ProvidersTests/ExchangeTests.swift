@@ -191,11 +191,11 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
   @Test("A refresh sends the configured parameters at their place, with the client's one authentication")
   func request() {
     let provider = provider {
-      $0.client = .basic(secret: Secret("pass word"), encoding: .form)
-      $0.endpoints.refresh = issuerText + "/refresh"
-      $0.tokenParameters = ["audience": "api", "both": "token", "grant_type": "evil"]
-      $0.refreshParameters = ["both": "refresh"]
-      $0.tokenHeaders = ["X-Wanted": "yes", "authorization": "evil"]
+      $0.client.credential = .basic(secret: Secret("pass word"), encoding: .form)
+      $0.server.refreshEndpoint = issuerText + "/refresh"
+      $0.token.parameters = ["audience": "api", "both": "token", "grant_type": "evil"]
+      $0.refresh.parameters = ["both": "refresh"]
+      $0.token.headers = ["X-Wanted": "yes", "authorization": "evil"]
     }
     var grant = savedGrant()
     grant.resource = "https://api.example.com"

@@ -13,10 +13,10 @@ func settings(_ kind: ProviderSettings.Kind = .oidc, _ change: (inout ProviderSe
   -> ProviderSettings
 {
   var settings = ProviderSettings(name: providerName, kind: kind, displayName: "Example", clientID: "client")
-  settings.issuer = try! Issuer(issuerText, allowInsecureHTTP: false)
-  settings.discovery = .openID
-  settings.scopes = kind == .oidc ? ["openid", "mail"] : ["mail"]
-  settings.idToken.algorithms = ["ES256"]
+  settings.server.issuer = try! Issuer(issuerText, allowInsecureHTTP: false)
+  settings.server.discovery = .openID
+  settings.access.scopes = kind == .oidc ? ["openid", "mail"] : ["mail"]
+  settings.token.idToken.algorithms = ["ES256"]
   change(&settings)
   return settings
 }

@@ -27,7 +27,7 @@ import Testing
     let saved = try script.run(registrar.registration(asked, at: candidate, metadata: metadata)).get()
     let body = try #require(script.sent.first?.body)
     let provider = registrar.provider(saved) as? OAuthProvider
-    return (try #require(JSON(message: body)?.dictionary), provider?.settings.client)
+    return (try #require(JSON(message: body)?.dictionary), provider?.settings.client.credential)
   }
 
   @Test(
@@ -96,7 +96,8 @@ import Testing
       resource: "https://api.example/", apiBase: URL(string: "https://api.example/v1"), authorities: "pem")
     let provider = try #require(ClientRegistrar().provider(registered) as? OAuthProvider)
     #expect(
-      provider.settings.resource == "https://api.example/" && provider.settings.tls?.authorities == Data("pem".utf8))
+      provider.settings.access.resource == "https://api.example/"
+        && provider.settings.server.tls?.authorities == Data("pem".utf8))
     #expect(try provider.apiTraits.resolve("/x").absoluteString == "https://api.example/v1/x")
     #expect(
       provider.section.hasPrefix(
@@ -165,8 +166,8 @@ import Testing
     saved.scopes = ["notes.read"]
     saved.options = .init(resource: "https://mcp.example.com/mcp", apiBase: URL(string: "https://mcp.example.com"))
     let made = try #require(registrar.provider(saved, over: base) as? OAuthProvider)
-    #expect(made.name.rawValue == "notes" && made.settings.client == .post(secret: Secret("s")))
-    #expect(made.settings.clientID == "c" && made.settings.issuer == base.settings.issuer)
+    #expect(made.name.rawValue == "notes" && made.settings.client.credential == .post(secret: Secret("s")))
+    #expect(made.settings.client.id == "c" && made.settings.server.issuer == base.settings.server.issuer)
     #expect(made.tokenTraits.scopes == ["notes.read"] && made.tokenTraits.resource == "https://mcp.example.com/mcp")
     #expect(made.apiTraits.origins == ["https://mcp.example.com:443"])
     var other = saved

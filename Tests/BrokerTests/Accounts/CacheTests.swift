@@ -61,7 +61,7 @@ import Testing
     let token = try #require(store.token("work"))
     let rig = try await Rig(
       store: store,
-      configuration: .plain([OAuthProvider(.plain("example") { $0.narrowing = narrows ? .verified : .never })]))
+      configuration: .plain([OAuthProvider(.plain("example") { $0.refresh.narrowing = narrows ? .verified : .never })]))
     let texts = [
       "[]", #"["read","write"]"#, #"[ "write" , "read" ]"#, #"["read"]"#, #"["read","read"]"#, #"["delete"]"#,
       #"["read","delete"]"#,

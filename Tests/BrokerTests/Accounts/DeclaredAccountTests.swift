@@ -54,7 +54,7 @@ import Testing
     "A reload looks at many accounts in turns with everything else, and changes those whose provider's scopes change")
   func manyAccounts() async throws {
     func configuration(_ scopes: [String]) -> BrokerConfiguration {
-      var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.scopes = scopes })])
+      var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.access.scopes = scopes })])
       configuration.accounts = (0..<2000).map {
         DeclaredAccount(
           name: account("robot-\($0)"), provider: provider("example"), source: .clientCredentials, scopes: nil,

@@ -72,8 +72,8 @@ import Testing
 
   private static func configuration(userinfo: Bool = true) -> BrokerConfiguration {
     let settings = ProviderSettings.plain {
-      $0.narrowing = .verified
-      if userinfo { $0.endpoints.userinfo = "https://id.example/userinfo" }
+      $0.refresh.narrowing = .verified
+      if userinfo { $0.server.endpoints[.userinfo] = "https://id.example/userinfo" }
     }
     let rules = [Rule(name: "signer", uid: 1001, gid: nil, accounts: ["*"], access: [.login, .use])]
     return .plain([OAuthProvider(settings)], rules: rules)

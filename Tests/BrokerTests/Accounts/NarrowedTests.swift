@@ -34,7 +34,7 @@ import Testing
       configuration: .plain([
         OAuthProvider(
           .plain("example") {
-            $0.narrowing = .verified
+            $0.refresh.narrowing = .verified
             change(&$0)
           })
       ]) { $0.jitter = 0 })
@@ -57,7 +57,7 @@ import Testing
     try await store.signIn("work")
     let rule = Rule(name: "user", uid: 1000, gid: nil, accounts: ["*"], access: [.use])
     let rig = try await Rig(
-      store: store, configuration: .plain([OAuthProvider(.plain { $0.narrowing = .verified })], rules: [rule]))
+      store: store, configuration: .plain([OAuthProvider(.plain { $0.refresh.narrowing = .verified })], rules: [rule]))
     rig.transport.hold(.token)
     let params = TokenGet.Params(account: "work", resource: "https://api.example/", timeout: 300)
     let callers = (0..<80).map { _ in
@@ -324,7 +324,7 @@ import Testing
   }
 
   @Test("with narrow_tokens = false fewer scopes are served by the whole token") func notNarrowing() async throws {
-    let rig = try await rig { $0.narrowing = .never }
+    let rig = try await rig { $0.refresh.narrowing = .never }
     #expect(try await get(rig, ["read"]).access_token == "work-a1")
     #expect(await rig.reason { try await get(rig, resource: Self.files) } == .scopeNotGranted)
     #expect(rig.transport.count(.token) == 0)

@@ -142,7 +142,9 @@ import Testing
 
   @Test("without rotation, and with settings that vouch for the server, a refresh asks for them")
   func refresh() async throws {
-    for change: (inout ProviderSettings) -> Void in [{ $0.rotation = .none }, { $0.narrowing = .verified }] {
+    for change: (inout ProviderSettings) -> Void in [
+      { $0.refresh.rotation = .none }, { $0.refresh.narrowing = .verified },
+    ] {
       let rig = try await rig(change)
       #expect(try await get(rig, ["read"]).access_token == "fresh")
       #expect(scopes(rig) == ["read"])
@@ -222,7 +224,7 @@ import Testing
 
   @Test("the first narrowed refresh is judged, and its result is kept over a restart")
   func works() async throws {
-    let rig = try await rig { $0.rotation = .none }
+    let rig = try await rig { $0.refresh.rotation = .none }
     rig.transport.answer(.token, harmless("as asked"))
     #expect(try await get(rig, ["read"]).access_token == "for read")
     #expect(await eventually { await result(rig) == .works })
@@ -231,7 +233,7 @@ import Testing
 
   @Test("a server that ignores the scope is asked once")
   func ignored() async throws {
-    let rig = try await rig { $0.rotation = .none }
+    let rig = try await rig { $0.refresh.rotation = .none }
     rig.transport.answer(.token, harmless("read write"))
     _ = try await get(rig, ["read"])
     #expect(await eventually { await result(rig) == .ignored })
@@ -241,7 +243,7 @@ import Testing
 
   @Test("a new refresh token in the answer does not replace the one of the account")
   func rotated() async throws {
-    let rig = try await rig { $0.rotation = .none }
+    let rig = try await rig { $0.refresh.rotation = .none }
     rig.transport.answer(.token, harmless("as asked", refresh: "bound"))
     _ = try await get(rig, ["read"])
     #expect(await eventually { await result(rig) == .harmful })
@@ -256,8 +258,8 @@ import Testing
   @Test("without an answer about the account's own token, narrowing stays unproven")
   func unanswered() async throws {
     let rig = try await rig {
-      $0.rotation = .none
-      $0.endpoints.introspection = "https://id.example/introspect"
+      $0.refresh.rotation = .none
+      $0.server.endpoints[.introspection] = "https://id.example/introspect"
     }
     rig.transport.answer(.token, harmless("as asked"))
     rig.transport.answer(.introspection, TokenServer.failing(.lost))
@@ -270,8 +272,8 @@ import Testing
   @Test("an account whose own token became invalid is refreshed, and no other narrowed token is requested")
   func killed() async throws {
     let rig = try await rig {
-      $0.rotation = .none
-      $0.endpoints.introspection = "https://id.example/introspect"
+      $0.refresh.rotation = .none
+      $0.server.endpoints[.introspection] = "https://id.example/introspect"
     }
     rig.transport.answer(.token, harmless("as asked"))
     rig.transport.answer(.introspection) { _ in reply(#"{"active":false}"#) }

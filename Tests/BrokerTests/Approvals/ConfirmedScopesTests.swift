@@ -31,7 +31,7 @@ import Testing
   }
 
   private static func configuration(_ narrowing: Narrowing, _ rules: [Rule]) -> BrokerConfiguration {
-    .plain([OAuthProvider(.plain { $0.narrowing = narrowing == .never ? .never : .verified })], rules: rules)
+    .plain([OAuthProvider(.plain { $0.refresh.narrowing = narrowing == .never ? .never : .verified })], rules: rules)
   }
 
   private static func server(_ narrowing: Narrowing) -> ScriptedTransport.Answer {

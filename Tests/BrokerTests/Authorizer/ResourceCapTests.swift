@@ -17,7 +17,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", scopes: ["read", "write"])
     let rig = try await Rig(
-      store: store, configuration: .plain([OAuthProvider(.plain { $0.narrowing = .verified })], rules: rules))
+      store: store, configuration: .plain([OAuthProvider(.plain { $0.refresh.narrowing = .verified })], rules: rules))
     return await rig.reason {
       try await rig.call(TokenGet.self, .init(account: "work", scopes: ["read"], resource: resource), as: caller)
     }

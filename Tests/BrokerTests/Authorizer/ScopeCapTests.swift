@@ -16,8 +16,8 @@ import Testing
 
   private func rig(_ rules: [Rule] = [reader, all], narrows: Bool = true) async throws -> Rig {
     let settings = ProviderSettings.plain {
-      $0.scopes = ["read", "write"]
-      $0.narrowing = narrows ? .verified : .never
+      $0.access.scopes = ["read", "write"]
+      $0.refresh.narrowing = narrows ? .verified : .never
     }
     let rig = try await Rig(configuration: .plain([NamingProvider(settings)], rules: rules))
     rig.transport.answer(.token) { request in

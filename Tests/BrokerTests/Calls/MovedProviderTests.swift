@@ -203,7 +203,7 @@ import Testing
     #expect([14, 15, 24, 25].map(issuer) == [0, 1, 1, 0].map { all[$0] })
     for round in 0..<TokenIssuers.most { issuers.configure(all[(round + 1) % 2], at: start + .seconds(50)) }
     #expect(issuer(40) == .unknown)
-    let client = TokenIssuer(OAuthProvider(Server.first.settings { $0.clientID = "other" }))
+    let client = TokenIssuer(OAuthProvider(Server.first.settings { $0.client.id = "other" }))
     #expect(Set((all + [client, .unknown]).map(\.text)).count == 4)
   }
 }

@@ -28,9 +28,9 @@ import Testing
 
   private func settings(_ name: String) -> ProviderSettings {
     .plain(name) { settings in
-      settings.endpoints.token = "https://\(name).example/token"
-      settings.endpoints.introspection = "https://\(name).example/introspect"
-      settings.endpoints.userinfo = "https://\(name).example/userinfo"
+      settings.server.endpoints[.token] = "https://\(name).example/token"
+      settings.server.endpoints[.introspection] = "https://\(name).example/introspect"
+      settings.server.endpoints[.userinfo] = "https://\(name).example/userinfo"
     }
   }
 

@@ -16,8 +16,8 @@ import Testing
 
   private func configuration(_ rules: [Rule], origin: String = "https://api.example:443") -> BrokerConfiguration {
     let settings = ProviderSettings.plain { settings in
-      settings.endpoints.introspection = "https://id.example/introspect"
-      settings.endpoints.userinfo = "https://id.example/userinfo"
+      settings.server.endpoints[.introspection] = "https://id.example/introspect"
+      settings.server.endpoints[.userinfo] = "https://id.example/userinfo"
     }
     let provider = SteppedProvider(settings: settings) { provider in
       provider.apiTraits = APITraits(base: URL(string: "https://api.example/"))

@@ -158,8 +158,8 @@ import Testing
   @Test("Scopes and a resource make a narrowed token")
   func narrowed() async throws {
     let settings = ProviderSettings.plain {
-      $0.scopes = ["read", "write"]
-      $0.narrowing = .verified
+      $0.access.scopes = ["read", "write"]
+      $0.refresh.narrowing = .verified
     }
     let offer = Offer(id: "reader", account: account("work"), scopes: ["read"])
     let rig = try await rig(UnitCredentials(offers: [offer]), provider: settings)

@@ -21,7 +21,7 @@ import Testing
 
   private func configuration(_ files: [TokenFile], _ rules: [Rule]? = nil) -> BrokerConfiguration {
     var configuration = BrokerConfiguration.plain(
-      [OAuthProvider(.plain { $0.narrowing = .verified })],
+      [OAuthProvider(.plain { $0.refresh.narrowing = .verified })],
       rules: rules ?? [Rule(name: "reader", uid: 1001, gid: nil, accounts: ["*"], access: [.use])])
     configuration.files = files
     return configuration

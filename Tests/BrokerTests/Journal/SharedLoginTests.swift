@@ -60,7 +60,7 @@ import Testing
   func fragment() async throws {
     let redirect = try RedirectURI("http://127.0.0.1:8400/callback")
     let settings = ProviderSettings.plain {
-      $0.redirect = .fixed(redirect)
+      $0.client.redirect = .fixed(redirect)
       $0.signIn.isImplicit = true
     }
     let world = try await SharedWorld(accounts: [], providers: [OAuthProvider(settings)])

@@ -93,7 +93,7 @@ import Testing
 
   @Test("A login removes revocations by other brokers that would end its grant")
   func obsolete() async throws {
-    let providers = [NamingProvider(.plain { $0.revocation = .bearer })]
+    let providers = [NamingProvider(.plain { $0.logout.revocation = .bearer })]
     let world = try await SharedWorld(accounts: [], providers: providers)
     let (site, other) = (world.brokers[0], world.brokers[1])
     #expect(await site.callBack(try await site.start("home")).kind == .completed)
@@ -114,7 +114,7 @@ import Testing
 
   @Test("A revocation that another copy of the database brings back does not end a later login")
   func returned() async throws {
-    let providers = [NamingProvider(.plain { $0.revocation = .bearer })]
+    let providers = [NamingProvider(.plain { $0.logout.revocation = .bearer })]
     let world = try await SharedWorld(accounts: [], providers: providers)
     let site = world.brokers[0]
     #expect(await site.callBack(try await site.start("home")).kind == .completed)

@@ -10,7 +10,7 @@ import Testing
 /// Two brokers on one store: a request whose holder stopped, and the other broker.
 @Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedTakeoverTests {
   func world(_ rotation: Rotation = .strict) async throws -> SharedWorld {
-    try await SharedWorld(providers: [OAuthProvider(.plain { $0.rotation = rotation })])
+    try await SharedWorld(providers: [OAuthProvider(.plain { $0.refresh.rotation = rotation })])
   }
 
   /// The first broker's request is on its way, and the broker has stopped. The second one knows who has the lease.
@@ -157,7 +157,7 @@ import Testing
   @Test("A machine with another client neither leases nor sends, and its callers learn why")
   func otherClient() async throws {
     let world = try await SharedWorld(
-      accounts: [], others: [OAuthProvider(.plain { $0.clientID = "another" })])
+      accounts: [], others: [OAuthProvider(.plain { $0.client.id = "another" })])
     let (site, other) = (world.brokers[0], world.brokers[1])
     let login = try await site.start("home")
     #expect(await site.callBack(login) == .completed(account: "home", provider: "example"))

@@ -11,7 +11,7 @@ import Testing
   private func rig(_ rotation: Rotation = .strict) async throws -> Rig {
     let store = try await MemoryStore.expired("work")
     try await store.signIn("valid")
-    let settings = ProviderSettings.plain { $0.rotation = rotation }
+    let settings = ProviderSettings.plain { $0.refresh.rotation = rotation }
     return try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
   }
 
@@ -84,7 +84,7 @@ import Testing
   func declared() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3590))
-    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.rotation = .strict })])
+    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.refresh.rotation = .strict })])
     configuration.accounts = [
       DeclaredAccount(name: account("robot"), provider: provider("example"), source: .clientCredentials)
     ]

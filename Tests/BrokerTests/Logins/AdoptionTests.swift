@@ -161,7 +161,7 @@ import Testing
 
   @Test("A login does not replace an account that was declared in the interim", arguments: [true, false])
   func declaredMeanwhile(_ isPassword: Bool) async throws {
-    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.allowPassword = true })])
+    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.token.allowsPassword = true })])
     let rig = try await Rig(configuration: configuration)
     let login = isPassword ? nil : try await rig.start(account: "ci")
     rig.transport.hold(.token)

@@ -17,7 +17,7 @@ struct DevicePollingTests {
 
   private static func configuration() -> BrokerConfiguration {
     .plain([
-      OAuthProvider(.plain { $0.endpoints.deviceAuthorization = "https://id.example/device_authorization" })
+      OAuthProvider(.plain { $0.server.endpoints[.deviceAuthorization] = "https://id.example/device_authorization" })
     ])
   }
 

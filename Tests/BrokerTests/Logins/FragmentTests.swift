@@ -12,7 +12,7 @@ import Testing
   private func settings(_ redirect: String = "http://127.0.0.1:8400/callback") throws -> ProviderSettings {
     let uri = try RedirectURI(redirect)
     return .plain { settings in
-      settings.redirect = .fixed(uri)
+      settings.client.redirect = .fixed(uri)
       settings.signIn.isImplicit = true
     }
   }
@@ -86,7 +86,7 @@ import Testing
     ])
   func publicAddress(redirect: String, origin: String?, isReached: Bool) async throws {
     var settings = ProviderSettings.plain()
-    settings.redirect = .fixed(try RedirectURI(redirect))
+    settings.client.redirect = .fixed(try RedirectURI(redirect))
     let rig = try await rig(settings, origin: origin)
     #expect(try await rig.start().destinations.map(\.kind) == (isReached ? ["browser", "manual"] : ["manual"]))
     let check = try await rig.call(ProviderCheck.self, .init(provider: "example"))

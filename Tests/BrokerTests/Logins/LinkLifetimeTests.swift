@@ -10,9 +10,9 @@ import Testing
 @Suite("How long a login's link is good", .scheduled, .timeLimit(.minutes(1))) struct LinkLifetimeTests {
   private func rig(expiresIn seconds: Int) async throws -> Rig {
     let settings = ProviderSettings.plain { settings in
-      settings.par = .always
-      settings.endpoints.pushedAuthorizationRequest = "https://id.example/par"
-      settings.endpoints.deviceAuthorization = "https://id.example/device"
+      settings.authorization.par = .always
+      settings.server.endpoints[.pushedAuthorizationRequest] = "https://id.example/par"
+      settings.server.endpoints[.deviceAuthorization] = "https://id.example/device"
     }
     let rig = try await Rig(configuration: .plain([OAuthProvider(settings)]))
     rig.transport.answer(.par) { _ in

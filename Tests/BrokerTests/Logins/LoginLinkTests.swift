@@ -116,7 +116,7 @@ import Testing
     arguments: [BrowserUser.unknown, .user(other)])
   func proxied(_ browser: BrowserUser) async throws {
     let redirect = try RedirectURI("https://broker.example/cb")
-    let settings = ProviderSettings.plain { $0.redirect = .fixed(redirect) }
+    let settings = ProviderSettings.plain { $0.client.redirect = .fixed(redirect) }
     var configuration = BrokerConfiguration.plain([OAuthProvider(settings)], rules: Self.rules)
     configuration.publicOrigin = "https://broker.example"
     let rig = try await Rig(configuration: configuration)

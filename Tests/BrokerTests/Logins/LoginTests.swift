@@ -40,7 +40,7 @@ import Testing
     "A caller may ask for a newer sign-in than the provider's section wants, and not for an older one",
     arguments: [("60", "60"), ("0", "0"), ("86400", "300"), ("-1", nil), ("soon", nil)] as [(String, String?)])
   func maxAge(_ asked: String, _ sent: String?) async throws {
-    let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc { $0.maxAge = 300 })]))
+    let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc { $0.authorization.maxAge = 300 })]))
     let params = LoginStart.Params(provider: "example", account: "work", params: ["max_age": asked])
     guard let sent else {
       let error = await #expect(throws: RPCError.self) { _ = try await rig.call(LoginStart.self, params) }

@@ -12,8 +12,8 @@ import Testing
 @Suite(.scheduled, .timeLimit(.minutes(2))) struct MovedLoginTests {
   private func configuration(_ server: Server, isDiscovered: Bool = false) -> BrokerConfiguration {
     let change = { (settings: inout ProviderSettings) in
-      settings.par = .always
-      settings.allowPassword = true
+      settings.authorization.par = .always
+      settings.token.allowsPassword = true
     }
     return .plain([OAuthProvider(isDiscovered ? server.discovered(change) : server.settings(change))])
   }

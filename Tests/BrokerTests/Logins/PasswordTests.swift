@@ -10,7 +10,7 @@ import Testing
 @Suite("A person's name and password", .scheduled) struct PasswordTests {
   private func rig(allows: Bool = true) async throws -> Rig {
     try await Rig(
-      configuration: .plain([NamingProvider(.plain { $0.allowPassword = allows })]))
+      configuration: .plain([NamingProvider(.plain { $0.token.allowsPassword = allows })]))
   }
 
   private func params(_ password: String = "open-sesame") -> LoginPassword.Params {

@@ -14,8 +14,8 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work")
     let settings = ProviderSettings.plain {
-      $0.revocation = style
-      $0.revokesReplaced = revokes
+      $0.logout.revocation = style
+      $0.logout.revokesReplaced = revokes
     }
     return try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
   }
@@ -65,7 +65,7 @@ import Testing
   func renewal() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))
-    let settings = ProviderSettings.plain { $0.revokesReplaced = true }
+    let settings = ProviderSettings.plain { $0.logout.revokesReplaced = true }
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
     let login = try await rig.start()
     rig.store.set(.fails, concerning: isRenewal)
@@ -91,7 +91,7 @@ import Testing
   func both() async throws {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))
-    let settings = ProviderSettings.plain { $0.revokesReplaced = true }
+    let settings = ProviderSettings.plain { $0.logout.revokesReplaced = true }
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
     let login = try await rig.start()
     rig.store.set(.fails) { changes in

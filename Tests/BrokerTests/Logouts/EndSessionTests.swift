@@ -12,8 +12,8 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work")
     let settings = ProviderSettings.plain {
-      $0.endpoints.endSession = "https://id.example/out"
-      $0.postLogoutRedirectURI = address
+      $0.server.endpoints[.endSession] = "https://id.example/out"
+      $0.logout.postLogoutRedirectURI = address
     }
     return try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
   }

@@ -11,7 +11,7 @@ import Testing
   @Test("Log lines about forged logout tokens are limited per minute, and one counts the others")
   func flood() async throws {
     let journal = LoggedLines()
-    let settings = ProviderSettings.plain { $0.backchannelLogout = true }
+    let settings = ProviderSettings.plain { $0.logout.backchannel = true }
     let rig = try await Rig(configuration: .plain([NamingProvider(settings)]), logger: journal.logger())
     func lines() -> [String] { journal.all.map(\.text).filter { $0.contains("logout token") } }
     for _ in 1...1000 {

@@ -66,7 +66,7 @@ import Testing
   }
 
   @Test func aProviderWithoutTheEndpointIsUnsupported() async throws {
-    let rig = try await signedIn(.plain { $0.endpoints.revocation = nil })
+    let rig = try await signedIn(.plain { $0.server.endpoints[.revocation] = nil })
     #expect(try await logout(rig).first == "revoke_refresh_token unsupported")
     #expect(rig.store.revocations.isEmpty)
   }
@@ -102,7 +102,7 @@ import Testing
 
   // MARK: Where access tokens alone are taken, and end the whole grant
 
-  private static let bearer = ProviderSettings.plain { $0.revocation = .bearer }
+  private static let bearer = ProviderSettings.plain { $0.logout.revocation = .bearer }
 
   private func bearers(_ rig: Rig) -> [String?] {
     rig.transport.requests(.revocation).map { request in

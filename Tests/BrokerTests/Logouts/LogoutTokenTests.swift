@@ -17,7 +17,7 @@ import Testing
     var grant = try #require(store.grant("work"))
     change(&grant)
     try await store.commit([.putGrant(grant)])
-    var configuration = BrokerConfiguration.plain([NamingProvider(.plain { $0.backchannelLogout = true })])
+    var configuration = BrokerConfiguration.plain([NamingProvider(.plain { $0.logout.backchannel = true })])
     if declares {
       configuration.accounts = [
         DeclaredAccount(name: account("work"), provider: provider("example"), source: .clientCredentials)

@@ -13,8 +13,8 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", age: age)
     let settings = ProviderSettings.plain {
-      $0.revocation = .bearer
-      $0.backchannelLogout = true
+      $0.logout.revocation = .bearer
+      $0.logout.backchannel = true
     }
     return try await Rig(store: store, configuration: .plain([NamingProvider(settings)]))
   }

@@ -13,7 +13,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))
     let settings = ProviderSettings.plain {
-      $0.backchannelLogout = true
+      $0.logout.backchannel = true
       change(&$0)
     }
     return try await Rig(store: store, configuration: .plain([NamingProvider(settings)]))
@@ -74,8 +74,8 @@ import Testing
     ])
   func replaced(_ style: ProviderSettings.RevocationStyle, _ revokesReplaced: Bool) async throws {
     let rig = try await rig {
-      $0.revocation = style
-      $0.revokesReplaced = revokesReplaced
+      $0.logout.revocation = style
+      $0.logout.revokesReplaced = revokesReplaced
     }
     let login = try await rig.start()
     rig.transport.hold(.token)

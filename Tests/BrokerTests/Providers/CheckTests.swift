@@ -154,7 +154,7 @@ import Testing
     ])
   func redirect(_ uri: String, _ result: CheckResult) async throws {
     var settings = ProviderSettings.discovered()
-    settings.redirect = .fixed(try RedirectURI(uri))
+    settings.client.redirect = .fixed(try RedirectURI(uri))
     let rig = try await rig(settings)
     let found = try #require(try await check(rig).checks.first { $0.name == .redirect_uri })
     #expect(found.result == result && found.message.contains(uri))

@@ -51,12 +51,12 @@ import Testing
   @Test("discovery_url is used instead of the well-known URL, and the issuer is still compared")
   func discoveryURL() async throws {
     let rig = try await rig {
-      $0.discoveryURL = URL(string: "https://id.example/policy/.well-known/openid-configuration")
+      $0.server.discoveryURL = URL(string: "https://id.example/policy/.well-known/openid-configuration")
     }
     #expect(try await rig.token("work").access_token == "work-a2")
     #expect(rig.transport.requests(.discovery).map(\.url.path) == ["/policy/.well-known/openid-configuration"])
     let other = try await self.rig {
-      $0.discoveryURL = URL(string: "https://id.example/policy/.well-known/openid-configuration")
+      $0.server.discoveryURL = URL(string: "https://id.example/policy/.well-known/openid-configuration")
     }
     other.transport.answer(.discovery) { _ in
       reply(TokenServer.metadata.replacing("https://id.example\"", with: "https://other.example\""))

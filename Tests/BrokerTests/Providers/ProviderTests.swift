@@ -191,12 +191,12 @@ extension ProviderSettings {
   /// OpenID Connect with configured endpoints.
   static func oidc(_ name: String = "example", _ change: (inout ProviderSettings) -> Void = { _ in }) -> Self {
     var settings = ProviderSettings(name: provider(name), kind: .oidc, displayName: name, clientID: "client")
-    settings.issuer = Issuer(rawValue: "https://id.example")
-    settings.endpoints.authorization = "https://id.example/authorize"
-    settings.endpoints.token = "https://id.example/token"
-    settings.endpoints.keys = "https://id.example/keys"
-    settings.endpoints.revocation = "https://id.example/revoke"
-    settings.scopes = ["openid"]
+    settings.server.issuer = Issuer(rawValue: "https://id.example")
+    settings.server.endpoints[.authorization] = "https://id.example/authorize"
+    settings.server.endpoints[.token] = "https://id.example/token"
+    settings.server.endpoints[.keys] = "https://id.example/keys"
+    settings.server.endpoints[.revocation] = "https://id.example/revoke"
+    settings.access.scopes = ["openid"]
     change(&settings)
     return settings
   }

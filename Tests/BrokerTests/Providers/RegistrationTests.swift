@@ -37,7 +37,7 @@ import Testing
   }
 
   private func clientID(_ rig: Rig) async -> String? {
-    (await rig.broker.providers[provider("example")]?.provider as? OAuthProvider)?.settings.clientID
+    (await rig.broker.providers[provider("example")]?.provider as? OAuthProvider)?.settings.client.id
   }
 
   @Test("that is being written does not replace the configuration's provider of that name")

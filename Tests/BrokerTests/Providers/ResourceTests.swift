@@ -65,21 +65,23 @@ import Testing
   func foreignParameters() async throws {
     let base = OAuthProvider(
       .plain {
-        $0.issuer = Issuer(rawValue: "https://id.example")
-        $0.authorizationParameters = ["audience": "https://internal.example"]
-        $0.tokenParameters = ["audience": "https://internal.example"]
-        $0.refreshParameters = ["audience": "https://internal.example"]
-        $0.authorizationDetails = #"[{"type":"payment"}]"#
-        $0.claims = "{}"
+        $0.server.issuer = Issuer(rawValue: "https://id.example")
+        $0.authorization.parameters = ["audience": "https://internal.example"]
+        $0.token.parameters = ["audience": "https://internal.example"]
+        $0.refresh.parameters = ["audience": "https://internal.example"]
+        $0.authorization.details = #"[{"type":"payment"}]"#
+        $0.authorization.claims = "{}"
       })
     let rig = try await rig([base])
     let made = try await rig.call(ResourceAdd.self, .init(url: Self.url))
     #expect(made.client == .provider && rig.transport.requests(.registration).isEmpty)
     let derived = await rig.broker.providers[provider("mcp.example")]?.provider as? OAuthProvider
     let settings = try #require(derived).settings
-    #expect(settings.authorizationParameters.isEmpty && settings.tokenParameters.isEmpty)
-    #expect(settings.refreshParameters.isEmpty && settings.authorizationDetails == nil && settings.claims == nil)
-    #expect(settings.resource == Self.url && settings.api.reach == .global)
+    #expect(settings.authorization.parameters.isEmpty && settings.token.parameters.isEmpty)
+    #expect(
+      settings.refresh.parameters.isEmpty && settings.authorization.details == nil
+        && settings.authorization.claims == nil)
+    #expect(settings.access.resource == Self.url && settings.api.reach == .global)
   }
 
   @Test("does not take the name of a removed provider whose accounts remain: their refresh tokens would go to it")

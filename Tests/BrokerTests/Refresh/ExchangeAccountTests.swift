@@ -13,7 +13,10 @@ import Testing
     _ names: [String], from: String = "work", _ change: (inout RefreshPolicy) -> Void = { _ in }
   ) -> BrokerConfiguration {
     var configuration = BrokerConfiguration.plain(
-      [OAuthProvider(.plain()), OAuthProvider(.plain("other") { $0.endpoints.token = "https://other.example/token" })],
+      [
+        OAuthProvider(.plain()),
+        OAuthProvider(.plain("other") { $0.server.endpoints[.token] = "https://other.example/token" }),
+      ],
       change)
     configuration.accounts = names.map { .robot(ExchangeSource(from: account(from)), name: $0) }
     return configuration

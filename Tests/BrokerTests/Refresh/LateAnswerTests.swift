@@ -192,7 +192,7 @@ import Testing
     "If the refresh can be repeated, the request ends with its limit",
     arguments: [Rotation.none, .grace(.seconds(90))])
   func notStrict(_ rotation: Rotation) async throws {
-    let provider = OAuthProvider(.plain { $0.rotation = rotation })
+    let provider = OAuthProvider(.plain { $0.refresh.rotation = rotation })
     let rig = try await Rig(store: .expired("work"), configuration: .plain([provider]))
     let caller = await asked(rig)
     rig.transport.timeOut(.token)
@@ -202,7 +202,7 @@ import Testing
 
   @Test("A grace that is over before the request could be sent again is none")
   func shortGrace() async throws {
-    let provider = OAuthProvider(.plain { $0.rotation = .grace(.seconds(30)) })
+    let provider = OAuthProvider(.plain { $0.refresh.rotation = .grace(.seconds(30)) })
     let rig = try await Rig(store: .expired("work"), configuration: .plain([provider]))
     let caller = await asked(rig)
     rig.transport.timeOut(.token)

@@ -37,7 +37,7 @@ import Testing
   @Test("An end is an event, an error in the log, a metric and in the status; it is reported once", arguments: End.all)
   func told(_ end: End) async throws {
     let logged = LoggedLines()
-    let settings = ProviderSettings.plain { $0.rotation = end.rotation }
+    let settings = ProviderSettings.plain { $0.refresh.rotation = end.rotation }
     let rig = try await Rig(
       store: .expired("work"), configuration: .plain([OAuthProvider(settings)]), logger: logged.logger(.error))
     let session = FakeSession(.root)

@@ -56,7 +56,7 @@ import Testing
 
   @Test("with refresh_scope each refresh asks for the granted scopes, even after some were lost")
   func refreshScope() async throws {
-    let rig = try await rig("read") { $0.sendsScopeAtRefresh = true }
+    let rig = try await rig("read") { $0.refresh.sendsScope = true }
     _ = try await rig.token("work")
     try await refresh(rig)
     #expect(rig.transport.requests(.token).map { $0.form["scope"] } == ["read+write", "read+write"])
@@ -67,7 +67,7 @@ import Testing
 
   @Test("scopes that the provider refuses are not requested again, with refresh_scope too", arguments: [false, true])
   func refused(always: Bool) async throws {
-    let rig = try await rig("read") { $0.sendsScopeAtRefresh = always }
+    let rig = try await rig("read") { $0.refresh.sendsScope = always }
     _ = try await rig.token("work")
     rig.transport.answer(.token) { request in
       if request.form["scope"] == "read+write" { return reply(#"{"error":"invalid_scope"}"#, status: 400) }

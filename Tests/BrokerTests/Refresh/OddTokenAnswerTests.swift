@@ -235,8 +235,8 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
   @Test("A refresh token next to another user's ID token is kept, and the grant ends")
   func ended() async throws {
     let openID = ProviderSettings.plain { settings in
-      settings.kind = .oidc
-      settings.scopes = ["openid"]
+      settings.server.kind = .oidc
+      settings.access.scopes = ["openid"]
     }
     let other = try await Rig(store: .expired("work"), configuration: .plain([OAuthProvider(openID)]))
     func part(_ text: String) -> String { Data(text.utf8).base64EncodedString().replacing("=", with: "") }

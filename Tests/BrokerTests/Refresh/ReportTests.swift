@@ -25,7 +25,7 @@ import Testing
     }
     return try await Rig(
       clock: clock, store: own ?? MemoryStore(),
-      configuration: .plain([OAuthProvider(.plain { $0.narrowing = .verified })], rules: rules))
+      configuration: .plain([OAuthProvider(.plain { $0.refresh.narrowing = .verified })], rules: rules))
   }
 
   private func token(_ rig: Rig, _ caller: Caller) async throws -> TokenGet.Result {
@@ -165,7 +165,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
     let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
-    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let settings = ProviderSettings.plain { $0.server.endpoints[.userinfo] = "https://id.example/userinfo" }
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: rules))
     rig.transport.answer(.userinfo) { _ in isAlive ? reply(#"{"sub":"work"}"#) : HTTPResponse(status: 401) }
     _ = try await token(rig, Self.attacker)
@@ -197,7 +197,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
     let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
-    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let settings = ProviderSettings.plain { $0.server.endpoints[.userinfo] = "https://id.example/userinfo" }
     let rig = try await Rig(
       store: store, configuration: .plain([SteppedProvider(settings: settings)], rules: rules))
     rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 503) }
@@ -237,7 +237,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work", refreshes: false)
     let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
-    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let settings = ProviderSettings.plain { $0.server.endpoints[.userinfo] = "https://id.example/userinfo" }
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: rules))
     rig.transport.hold(.userinfo)
     rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 401) }

@@ -120,7 +120,7 @@ import Testing
   func unread() async throws {
     let logged = LoggedLines()
     let store = try await MemoryStore.expired("work", "home")
-    let kept = ProviderSettings.plain("steady") { $0.rotation = .none }
+    let kept = ProviderSettings.plain("steady") { $0.refresh.rotation = .none }
     try await store.signIn("robot", provider: "steady", age: .seconds(4000))
     let rig = try await Rig(
       store: store, configuration: .plain([OAuthProvider(.plain()), OAuthProvider(kept)]),

@@ -105,7 +105,7 @@ import Testing
   }
 
   private func rig(_ store: MemoryStore) async throws -> Rig {
-    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let settings = ProviderSettings.plain { $0.server.endpoints[.userinfo] = "https://id.example/userinfo" }
     let rule = Rule(name: "user", uid: 1000, gid: nil, accounts: ["*"], access: [.use, .login])
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: [rule]))
     rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }

@@ -41,7 +41,8 @@ import Testing
     rig.transport.hold(.discovery)
     let caller = Task { try await rig.token("work", timeout: 300) }
     #expect(await eventually { rig.transport.held(.discovery) == 1 })
-    rig.reading.value = .success(.plain([OAuthProvider(.plain { $0.endpoints.token = "https://new.example/token" })]))
+    rig.reading.value = .success(
+      .plain([OAuthProvider(.plain { $0.server.endpoints[.token] = "https://new.example/token" })]))
     _ = try await rig.call(BrokerReload.self, NoParams())
     rig.transport.release(.discovery)
     _ = try? await caller.value

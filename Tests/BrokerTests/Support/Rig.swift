@@ -153,10 +153,10 @@ extension ProviderSettings {
   /// Plain OAuth 2.0 with configured endpoints.
   static func plain(_ name: String = "example", _ change: (inout ProviderSettings) -> Void = { _ in }) -> Self {
     var settings = ProviderSettings(name: provider(name), kind: .oauth2, displayName: name, clientID: "client")
-    settings.endpoints.authorization = "https://id.example/authorize"
-    settings.endpoints.token = "https://id.example/token"
-    settings.endpoints.revocation = "https://id.example/revoke"
-    settings.scopes = ["read"]
+    settings.server.endpoints[.authorization] = "https://id.example/authorize"
+    settings.server.endpoints[.token] = "https://id.example/token"
+    settings.server.endpoints[.revocation] = "https://id.example/revoke"
+    settings.access.scopes = ["read"]
     change(&settings)
     return settings
   }
@@ -164,9 +164,9 @@ extension ProviderSettings {
   /// The same, its endpoints from its metadata.
   static func discovered(_ name: String = "example") -> Self {
     plain(name) { settings in
-      settings.endpoints = .init()
-      settings.issuer = Issuer(rawValue: "https://id.example")
-      settings.discovery = .oauth
+      settings.server.endpoints = [:]
+      settings.server.issuer = Issuer(rawValue: "https://id.example")
+      settings.server.discovery = .oauth
     }
   }
 }

@@ -16,16 +16,16 @@ enum Server: CaseIterable {
 
   func settings(_ change: (inout ProviderSettings) -> Void = { _ in }) -> ProviderSettings {
     .plain { settings in
-      settings.issuer = Issuer(rawValue: "https://\(host)")
-      settings.client = .post(secret: Secret("secret-of-\(host)"))
-      settings.endpoints.authorization = "https://\(host)/authorize"
-      settings.endpoints.token = "https://\(host)/token"
-      settings.endpoints.revocation = "https://\(host)/revoke"
-      settings.endpoints.introspection = "https://\(host)/introspect"
-      settings.endpoints.userinfo = "https://\(host)/userinfo"
-      settings.endpoints.endSession = "https://\(host)/out"
-      settings.endpoints.pushedAuthorizationRequest = "https://\(host)/par"
-      settings.endpoints.deviceAuthorization = "https://\(host)/device"
+      settings.server.issuer = Issuer(rawValue: "https://\(host)")
+      settings.client.credential = .post(secret: Secret("secret-of-\(host)"))
+      settings.server.endpoints[.authorization] = "https://\(host)/authorize"
+      settings.server.endpoints[.token] = "https://\(host)/token"
+      settings.server.endpoints[.revocation] = "https://\(host)/revoke"
+      settings.server.endpoints[.introspection] = "https://\(host)/introspect"
+      settings.server.endpoints[.userinfo] = "https://\(host)/userinfo"
+      settings.server.endpoints[.endSession] = "https://\(host)/out"
+      settings.server.endpoints[.pushedAuthorizationRequest] = "https://\(host)/par"
+      settings.server.endpoints[.deviceAuthorization] = "https://\(host)/device"
       change(&settings)
     }
   }
@@ -33,8 +33,8 @@ enum Server: CaseIterable {
   /// The same, its endpoints from its metadata.
   func discovered(_ change: (inout ProviderSettings) -> Void = { _ in }) -> ProviderSettings {
     settings { settings in
-      settings.endpoints = .init()
-      settings.discovery = .oauth
+      settings.server.endpoints = [:]
+      settings.server.discovery = .oauth
       change(&settings)
     }
   }

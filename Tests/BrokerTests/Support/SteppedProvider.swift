@@ -71,7 +71,7 @@ struct SteppedProvider: Provider {
 
   /// At the issuer, if there is one.
   private func address(_ path: String) -> URL {
-    URL(string: (base.settings.issuer?.rawValue ?? "https://id.example") + path)!
+    URL(string: (base.settings.server.issuer?.rawValue ?? "https://id.example") + path)!
   }
 
   private func ask(_ form: [String: String], _ login: SavedLogin) -> Step<LoginAnswer> {

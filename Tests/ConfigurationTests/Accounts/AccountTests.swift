@@ -109,7 +109,7 @@ struct AccountTests {
 
       """
     let settings = try fixture.load(provider + robot)
-    #expect(settings.providers.first?.clientID == "")
+    #expect(settings.providers.first?.client.id == "")
     let missing =
       "grantd.toml:1: [provider.google] has no \"client_id\": register a client at the provider, and write its id here"
     #expect(try fixture.complaint(provider) == missing)

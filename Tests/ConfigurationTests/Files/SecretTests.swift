@@ -17,7 +17,7 @@ import Testing
     let fixture = try Fixture()
     let path = try fixture.write("secret", contents, mode: 0o600)
     let settings = try fixture.load(Self.text("client_secret_file", path))
-    #expect(settings.providers[0].client == .basic(secret: Secret("tops3cret"), encoding: .form))
+    #expect(settings.providers[0].client.credential == .basic(secret: Secret("tops3cret"), encoding: .form))
     var dumped = ""
     dump(settings, to: &dumped)
     #expect(dumped.contains("client"))
@@ -101,7 +101,7 @@ import Testing
     try fixture.write("outside", "tops3cret")
     let folder = "\(fixture.folder)/credentials"
     let settings = try fixture.load(Self.text("client_secret_credential", "work"), credentials: folder)
-    #expect(settings.providers[0].client == .basic(secret: Secret("tops3cret"), encoding: .form))
+    #expect(settings.providers[0].client.credential == .basic(secret: Secret("tops3cret"), encoding: .form))
     #expect(
       try fixture.complaint(Self.text("client_secret_credential", "../outside"), credentials: folder)
         == "grantd.toml:4: \"client_secret_credential\" in [provider.work] is not a name of a credential")

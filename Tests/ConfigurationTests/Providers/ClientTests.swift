@@ -31,7 +31,8 @@ struct ClientTests {
   @Test("A key alone means private_key_jwt; a PEM has the id that is written, a JWK its own")
   func privateKey() throws {
     #expect(
-      try provider("client_key_file = \"DIR/key\"").client == .assertion(key: try key(), audience: .tokenEndpoint))
+      try provider("client_key_file = \"DIR/key\"").client.credential
+        == .assertion(key: try key(), audience: .tokenEndpoint))
     #expect(
       try provider(
         """
@@ -41,10 +42,11 @@ struct ClientTests {
         client_assertion_audience = "issuer"
         token_endpoint_auth_method = "private_key_jwt"
         """
-      ).client == .assertion(key: try key(.es256, kid: "k"), audience: .issuer))
+      ).client.credential == .assertion(key: try key(.es256, kid: "k"), audience: .issuer))
     let own = try provider("client_key_file = \"DIR/jwk\"\nclient_assertion_audience = \"https://a.example/x\"").client
+      .credential
     #expect(own == .assertion(key: try key(kid: "of the JWK"), audience: .fixed("https://a.example/x")))
-    let each = try provider("client_key_file = \"DIR/jwk\"\nclient_assertion_audience = \"endpoint\"").client
+    let each = try provider("client_key_file = \"DIR/jwk\"\nclient_assertion_audience = \"endpoint\"").client.credential
     #expect(each == .assertion(key: try key(kid: "of the JWK"), audience: .endpoint))
     #expect(own.methods == ["private_key_jwt"])
   }
@@ -56,10 +58,10 @@ struct ClientTests {
     let found = try provider(
       "client_secret_file = \"DIR/secret\"\ntoken_endpoint_auth_method = \"client_secret_jwt\"" + more)
     let key = try SigningKey.shared(Secret("s3cret"), algorithm: algorithm)
-    #expect(found.client == .assertion(key: key, audience: .tokenEndpoint))
-    #expect(found.client.methods == ["client_secret_jwt"])
+    #expect(found.client.credential == .assertion(key: key, audience: .tokenEndpoint))
+    #expect(found.client.credential.methods == ["client_secret_jwt"])
     // The key of HS256 ID tokens.
-    #expect(found.clientSecret == Secret("s3cret"))
+    #expect(found.client.secret == Secret("s3cret"))
   }
 
   @Test("A certificate alone means tls_client_auth; beside a secret it only secures the connection")
@@ -68,21 +70,25 @@ struct ClientTests {
     let tls = TLSChoice(
       authorities: Data(TestKey.certificate.utf8), certificates: Data(TestKey.certificate.utf8),
       key: Secret(TestKey.pem.trimmingCharacters(in: .newlines)))
-    #expect(try provider(files).client == .mutualTLS)
-    #expect(try provider(files).tls == tls)
-    #expect(try provider(files + "\ntoken_endpoint_auth_method = \"self_signed_tls_client_auth\"").client == .mutualTLS)
-    let both = try provider(files + "\nclient_secret_file = \"DIR/secret\"")
-    #expect(both.client == .basic(secret: Secret("s3cret"), encoding: .form))
-    #expect(both.tls == tls)
-    #expect(try provider("tls_ca_file = \"DIR/cert\"").client == .none)
+    #expect(try provider(files).client.credential == .mutualTLS)
+    #expect(try provider(files).server.tls == tls)
     #expect(
-      try provider("tls_ca_file = \"DIR/cert\"").tls == TLSChoice(authorities: Data(TestKey.certificate.utf8)))
+      try provider(files + "\ntoken_endpoint_auth_method = \"self_signed_tls_client_auth\"").client.credential
+        == .mutualTLS)
+    let both = try provider(files + "\nclient_secret_file = \"DIR/secret\"")
+    #expect(both.client.credential == .basic(secret: Secret("s3cret"), encoding: .form))
+    #expect(both.server.tls == tls)
+    #expect(try provider("tls_ca_file = \"DIR/cert\"").client.credential == .none)
+    #expect(
+      try provider("tls_ca_file = \"DIR/cert\"").server.tls == TLSChoice(authorities: Data(TestKey.certificate.utf8)))
   }
 
   @Test("Requests are signed with the client's key, its secret, or a key of their own (RFC 9101)")
   func requestObjects() throws {
-    #expect(try provider("client_key_file = \"DIR/key\"").requestObjectKey == nil)
-    #expect(try provider("request_object = true\nclient_key_file = \"DIR/key\"").requestObjectKey == (try key()))
+    #expect(try provider("client_key_file = \"DIR/key\"").authorization.requestObjectKey == nil)
+    #expect(
+      try provider("request_object = true\nclient_key_file = \"DIR/key\"").authorization.requestObjectKey == (try key())
+    )
     let own = try provider(
       """
       request_object = true
@@ -90,14 +96,14 @@ struct ClientTests {
       request_object_key_file = "DIR/jwk"
       request_object_key_id = "mine"
       """)
-    #expect(own.requestObjectKey == (try key(kid: "mine")))
-    #expect(own.client == .basic(secret: Secret("s3cret"), encoding: .form))
+    #expect(own.authorization.requestObjectKey == (try key(kid: "mine")))
+    #expect(own.client.credential == .basic(secret: Secret("s3cret"), encoding: .form))
     let signed = "token_endpoint_auth_method = \"client_secret_jwt\"\nclient_secret_file = \"DIR/secret\""
     #expect(
-      try provider("request_object = true\n" + signed).requestObjectKey
+      try provider("request_object = true\n" + signed).authorization.requestObjectKey
         == (try SigningKey.shared(Secret("s3cret"), algorithm: .hs256)))
     let unauthenticated = "token_endpoint_auth_method = \"none\"\nclient_key_file = \"DIR/key\"\nrequest_object = true"
-    #expect(try provider(unauthenticated).client == .none)
+    #expect(try provider(unauthenticated).client.credential == .none)
   }
 
   @Test("Whom an assertion is for is known with the metadata (RFC 7523 §3)")

@@ -141,11 +141,11 @@ struct CombinationTests {
       claims = '{"userinfo": {"email": null}}'
       """
     let provider = try #require(try Fixture().load(Fixture.provider + keys).providers.first)
-    #expect(provider.maxAge == 3600)
-    #expect(provider.responseMode == "query.jwt")
-    #expect(provider.backchannelLogout)
-    #expect(provider.dpop)
-    #expect(provider.claims == #"{"userinfo":{"email":null}}"#)
+    #expect(provider.authorization.maxAge == 3600)
+    #expect(provider.authorization.responseMode == "query.jwt")
+    #expect(provider.logout.backchannel)
+    #expect(provider.token.dpop)
+    #expect(provider.authorization.claims == #"{"userinfo":{"email":null}}"#)
   }
 
   @Test("Where people sign in elsewhere or by a password, no authorization endpoint is needed")

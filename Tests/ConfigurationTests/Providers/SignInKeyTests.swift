@@ -203,8 +203,8 @@ struct SignInKeyTests {
     signIn.takesCodeFirst = true
     signIn.keepCallbackMembers = ["realmId"]
     signIn.prompts = ["login", "consent"]
-    signIn.nativePrompts = []
-    signIn.apps = [
+    signIn.native.prompts = []
+    signIn.native.apps = [
       NativeApp(name: "b", url: try #require(URL(string: "x://1/y"))),
       NativeApp(name: "a", url: try #require(URL(string: "http://127.0.0.1:1/z?q=1"))),
     ]

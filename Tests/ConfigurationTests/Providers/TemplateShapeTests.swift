@@ -219,7 +219,7 @@ struct TemplateShapeTests {
 
   @Test("The answer to a code", arguments: shapes)
   func code(shape: Shape) throws {
-    let tokens = try TokenResponse.parse(answer(shape.answer), quirks: provider(shape).settings.response)
+    let tokens = try TokenResponse.parse(answer(shape.answer), quirks: provider(shape).settings.token.response)
     #expect(tokens.tokenType == "Bearer")
     #expect((tokens.expiresIn ?? tokens.configuredLifetime) == shape.expiresIn)
     #expect(tokens.refreshToken == shape.refreshToken.map(Secret.init))

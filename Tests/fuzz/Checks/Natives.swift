@@ -30,13 +30,13 @@ extension Target {
 
   private static func natives(isImplicit: Bool) -> OAuthProvider {
     var settings = provider(.oauth2).settings
-    settings.clientID = "KEY"
+    settings.client.id = "KEY"
     settings.signIn.isImplicit = isImplicit
     settings.signIn.identityMember = "account_id"
     settings.signIn.keepCallbackMembers = ["realmId"]
     settings.signIn.bridges = [bridge]
     if let url = URL(string: "dbapi-2://1/connect") {
-      settings.signIn.apps = [NativeApp(name: "dropbox", url: url, style: .dropbox)]
+      settings.signIn.native.apps = [NativeApp(name: "dropbox", url: url, style: .dropbox)]
     }
     return OAuthProvider(settings)
   }

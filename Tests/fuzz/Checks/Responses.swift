@@ -70,11 +70,11 @@ extension Target {
       preconditionFailure("these are a name and an issuer")
     }
     var settings = ProviderSettings(name: name, kind: kind, displayName: "Work", clientID: "client")
-    settings.issuer = issuer
-    settings.discovery = .openID
-    settings.scopes = kind == .oidc ? ["openid", "mail"] : ["mail"]
-    settings.idToken.algorithms = ["ES256"]
-    settings.permanentErrors = [.text("bad_refresh_token"), .status(400)]
+    settings.server.issuer = issuer
+    settings.server.discovery = .openID
+    settings.access.scopes = kind == .oidc ? ["openid", "mail"] : ["mail"]
+    settings.token.idToken.algorithms = ["ES256"]
+    settings.refresh.permanentErrors = [.text("bad_refresh_token"), .status(400)]
     return OAuthProvider(settings)
   }
 

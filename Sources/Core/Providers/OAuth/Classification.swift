@@ -26,11 +26,11 @@ extension OAuthProvider {
       if status == 429 || Self.rateCodes.contains(oauth.code) {
         return .rateLimited(message: text, oauth, retryAfter: retryAfter)
       }
-      let isTemporary = settings.temporaryErrors.contains { $0.matches(oauth) || $0.matches(status: status) }
+      let isTemporary = settings.refresh.temporaryErrors.contains { $0.matches(oauth) || $0.matches(status: status) }
       if isTemporary || status == 408 || Self.passingCodes.contains(oauth.code) {
         return .tryLater(message: text, oauth, retryAfter: retryAfter)
       }
-      if settings.permanentErrors.contains(where: { $0.matches(oauth) }) {
+      if settings.refresh.permanentErrors.contains(where: { $0.matches(oauth) }) {
         return .ended(.refused, message: text, oauth)
       }
       if Self.permanentCodes.contains(oauth.code) { return .ended(.refused, message: text, oauth) }
@@ -38,11 +38,11 @@ extension OAuthProvider {
       return .requestRefused(message: text, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
       if status == 429 { return .rateLimited(message: error.description, nil, retryAfter: retryAfter) }
-      if settings.temporaryErrors.contains(where: { $0.matches(status: status) }) {
+      if settings.refresh.temporaryErrors.contains(where: { $0.matches(status: status) }) {
         return .tryLater(message: error.description, nil, retryAfter: retryAfter)
       }
       if Self.isRefusal(status: status, mediaType: mediaType) {
-        return settings.permanentErrors.contains { $0.matches(status: status) }
+        return settings.refresh.permanentErrors.contains { $0.matches(status: status) }
           ? .ended(.refused, message: error.description, nil)
           : .requestRefused(message: error.description, nil, retryAfter: retryAfter)
       }

@@ -33,8 +33,8 @@ public struct ClientRegistrar: Registrar {
   public func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
   ) -> Step<SavedRegistration> {
-    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.issuer,
-      let discovery = candidate.settings.discovery
+    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.server.issuer,
+      let discovery = candidate.settings.server.discovery
     else { return .failed(.misconfigured(message: "this provider registers no clients", nil)) }
     let endpoint: URL
     do throws(ProviderFailure) {
@@ -88,8 +88,8 @@ public struct ClientRegistrar: Registrar {
     of client: GivenClient, _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata,
     now: Timestamp
   ) throws(ProviderFailure) -> SavedRegistration {
-    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.issuer,
-      let discovery = candidate.settings.discovery
+    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.server.issuer,
+      let discovery = candidate.settings.server.discovery
     else { throw .misconfigured(message: "this provider registers no clients", nil) }
     let method = asked.authMethod ?? (client.secret == nil ? "none" : Self.secretMethod(metadata))
     var saved = SavedRegistration(
@@ -147,30 +147,30 @@ public struct ClientRegistrar: Registrar {
     var settings = Self.settings(
       registration.provider, registration.issuer, registration.discovery, clientID: registration.clientID,
       scopes: registration.scopes, registration.options)
-    settings.client = credential
-    settings.isRegistered = true
+    settings.client.credential = credential
+    settings.client.isRegistered = true
     if let text = registration.redirectURI {
       guard let uri = try? RedirectURI(text) else { return nil }
-      settings.redirect = .fixed(uri)
+      settings.client.redirect = .fixed(uri)
     }
     return OAuthProvider(settings)
   }
 
   public func provider(_ registration: SavedRegistration, over base: any Provider) -> (any Provider)? {
-    guard let base = base as? OAuthProvider, base.settings.issuer == registration.issuer else { return nil }
+    guard let base = base as? OAuthProvider, base.settings.server.issuer == registration.issuer else { return nil }
     var settings = base.settings
     settings.name = registration.provider
-    settings.isRegistered = true
+    settings.client.isRegistered = true
     settings.displayName = registration.provider.rawValue
-    (settings.scopes, settings.optionalScopes) = (registration.scopes, [])
-    settings.resource = registration.options.resource
+    (settings.access.scopes, settings.access.optionalScopes) = (registration.scopes, [])
+    settings.access.resource = registration.options.resource
     settings.api = APISettings()
     settings.api.base = registration.options.apiBase
     settings.api.reach = registration.options.apiReach
     // They ask for rights or an audience at the base's servers: the token is for the resource, which another operator runs.
-    (settings.authorizationParameters, settings.deviceParameters) = ([:], [:])
-    (settings.tokenParameters, settings.refreshParameters) = ([:], [:])
-    (settings.authorizationDetails, settings.claims) = (nil, nil)
+    (settings.authorization.parameters, settings.authorization.deviceParameters) = ([:], [:])
+    (settings.token.parameters, settings.refresh.parameters) = ([:], [:])
+    (settings.authorization.details, settings.authorization.claims) = (nil, nil)
     return OAuthProvider(settings)
   }
 
@@ -194,14 +194,14 @@ public struct ClientRegistrar: Registrar {
     let kind: ProviderSettings.Kind = discovery.isOpenID ? .oidc : .oauth2
     var settings = ProviderSettings(
       name: name, kind: kind, displayName: name.rawValue, clientID: clientID)
-    settings.issuer = issuer
-    settings.discovery = discovery
-    settings.scopes = scopes
-    settings.resource = options.resource
+    settings.server.issuer = issuer
+    settings.server.discovery = discovery
+    settings.access.scopes = scopes
+    settings.access.resource = options.resource
     settings.api.base = options.apiBase
-    settings.reach = options.reach
+    settings.server.reach = options.reach
     settings.api.reach = options.apiReach
-    settings.tls = tls(options)
+    settings.server.tls = tls(options)
     return settings
   }
 

@@ -5,7 +5,7 @@ public import OAuth
 // Checks that need neither a token nor user interaction. Metadata are often incomplete, so missing members are not
 // failures.
 extension OAuthProvider {
-  public var clockTolerance: Duration { settings.idToken.tolerance }
+  public var clockTolerance: Duration { settings.token.idToken.tolerance }
 
   public func examine(_ response: HTTPResponse?) -> Examination {
     let (discovery, issuer) = judge(response)
@@ -25,7 +25,7 @@ extension OAuthProvider {
 
   public func examine(_ keys: JWKSet, metadata: ServerMetadata) -> Finding {
     let algorithms = IDToken.algorithms(
-      configured: settings.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms)
+      configured: settings.token.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms)
     let names = algorithms.joined(separator: ", ")
     // HS256 uses the client secret as its key (OpenID Connect Core §10.1).
     let count = keys.count(usableFor: algorithms)
@@ -33,7 +33,7 @@ extension OAuthProvider {
       return Finding(.keys, .ok, "\(count) of \(keys.keys.count) keys verify ID tokens signed with \(names)")
     }
     let hint =
-      settings.idToken.algorithms.isEmpty
+      settings.token.idToken.algorithms.isEmpty
       ? "Ask the provider's operator: its ID tokens cannot be verified, so every login fails."
       : "Compare id_token_algorithms in \(section) with the algorithms of the provider, then `grantctl reload`."
     return Finding(
@@ -44,9 +44,10 @@ extension OAuthProvider {
 
   public func examineSettings() -> Finding {
     let profile = settings.profile.map { ", profile \($0)" } ?? ""
-    let scopes = settings.scopes.isEmpty ? "no scopes" : "scopes \(settings.scopes.joined(separator: " "))"
-    let text = "\(settings.kind.rawValue)\(profile), client \(settings.clientID), \(scopes)"
-    guard settings.allowInsecureHTTP else { return Finding(.configuration, .ok, text) }
+    let scopes =
+      settings.access.scopes.isEmpty ? "no scopes" : "scopes \(settings.access.scopes.joined(separator: " "))"
+    let text = "\(settings.server.kind.rawValue)\(profile), client \(settings.client.id), \(scopes)"
+    guard settings.server.allowInsecureHTTP else { return Finding(.configuration, .ok, text) }
     return Finding(
       .configuration, .warning(hint: "Use https, and take allow_insecure_http out of \(section)."),
       "allow_insecure_http is on: codes, tokens and the client's secret may travel readable by others")
@@ -54,23 +55,25 @@ extension OAuthProvider {
 
   /// Checks that the response is valid metadata of the configured issuer (RFC 8414 §3.3).
   private func judge(_ response: HTTPResponse?) -> (discovery: Finding, issuer: Finding) {
-    guard let response, let issuer = settings.issuer, let url = discovery()?.url.absoluteString else {
+    guard let response, let issuer = settings.server.issuer, let url = discovery()?.url.absoluteString else {
       return (
         Finding(.discovery, .skipped, "the endpoints are configured: no metadata are asked for"),
         Finding(
-          .issuer, .skipped, settings.issuer.map { "\($0), with nothing to compare it with" } ?? "none configured")
+          .issuer, .skipped,
+          settings.server.issuer.map { "\($0), with nothing to compare it with" } ?? "none configured")
       )
     }
     let fetched = Finding(.discovery, .ok, url)
     do throws(ResponseError) {
       _ = try ServerMetadata.parse(
-        response, expected: issuer, issuerRule: settings.issuerRule, allowInsecureHTTP: settings.allowInsecureHTTP)
+        response, expected: issuer, issuerRule: settings.server.issuerRule,
+        allowInsecureHTTP: settings.server.allowInsecureHTTP)
       return (fetched, Finding(.issuer, .ok, issuer.rawValue))
     } catch {
       if case .issuerMismatch(let expected, let found) = error {
         // Metadata with this issuer need not be at its well-known URL (Azure AD B2C, a trailing slash).
-        let isThere = (try? Issuer(found, allowInsecureHTTP: settings.allowInsecureHTTP))
-          .map { $0.discoveryRequest(settings.discovery ?? .openID).url.absoluteString == url }
+        let isThere = (try? Issuer(found, allowInsecureHTTP: settings.server.allowInsecureHTTP))
+          .map { $0.discoveryRequest(settings.server.discovery ?? .openID).url.absoluteString == url }
         let place = isThere == true ? "" : " and discovery_url = \"\(url)\""
         let hint =
           "They must be identical to the last character. If you trust \(found): write issuer = \"\(found)\"\(place) in "
@@ -142,12 +145,12 @@ extension OAuthProvider {
   }
 
   private func grantTypes(_ metadata: ServerMetadata) -> Finding {
-    if metadata.requiresPushedRequests, settings.par == .never {
+    if metadata.requiresPushedRequests, settings.authorization.par == .never {
       return Finding(
         .grantTypes, .failed(hint: "Take par = \"never\" out of \(section), then `grantctl reload`."),
         "the provider demands pushed authorization requests (RFC 9126), which the settings forbid")
     }
-    if metadata.requiresSignedRequests, settings.requestObjectKey == nil {
+    if metadata.requiresSignedRequests, settings.authorization.requestObjectKey == nil {
       return Finding(
         .grantTypes,
         .failed(hint: "Write request_object = true and the client's key in \(section), then `grantctl reload`."),
@@ -180,8 +183,8 @@ extension OAuthProvider {
 
   private func clientAuthentication(_ metadata: ServerMetadata) -> Finding {
     // Many servers accept public clients although their metadata do not list `none`.
-    if settings.client == .none { return Finding(.clientAuthentication, .ok, "none: a public client") }
-    let usable = settings.client.methods
+    if settings.client.credential == .none { return Finding(.clientAuthentication, .ok, "none: a public client") }
+    let usable = settings.client.credential.methods
     let method = usable[0]
     guard let methods = metadata.supported.clientAuthentication, !methods.contains(where: usable.contains) else {
       return Finding(.clientAuthentication, .ok, method)
@@ -198,7 +201,7 @@ extension OAuthProvider {
   private func pkce(_ metadata: ServerMetadata) -> Finding {
     let methods = metadata.supported.codeChallengeMethods
     if settings.signIn.isImplicit { return Finding(.pkce, .skipped, "there are no codes") }
-    guard settings.pkce else {
+    guard settings.authorization.pkce else {
       guard methods?.contains("S256") == true else { return Finding(.pkce, .skipped, "switched off by pkce = false") }
       return Finding(
         .pkce, .warning(hint: "Take pkce = false out of \(section), then `grantctl reload`."),
@@ -215,8 +218,8 @@ extension OAuthProvider {
   // MARK: Scopes
 
   private func scopes(_ metadata: ServerMetadata) -> Finding {
-    let asked = settings.scopes
-    if settings.kind == .oidc, !asked.contains("openid") {
+    let asked = settings.access.scopes
+    if settings.server.kind == .oidc, !asked.contains("openid") {
       return Finding(
         .scopes, .warning(hint: "Add \"openid\" to scopes in \(section), then `grantctl reload`."),
         "openid is not asked for: who signed in will not be known")
@@ -243,23 +246,23 @@ extension OAuthProvider {
 
   /// The finding if, at this kind of provider, the configured request will not return a refresh token.
   private func withoutRefreshToken(_ metadata: ServerMetadata) -> (message: String, hint: String)? {
-    let asksOffline = (settings.scopes + settings.optionalScopes).contains("offline_access")
-    if settings.issuerRule == .google {
-      guard settings.authorizationParameters["access_type"] != "offline" else { return nil }
+    let asksOffline = (settings.access.scopes + settings.access.optionalScopes).contains("offline_access")
+    if settings.server.issuerRule == .google {
+      guard settings.authorization.parameters["access_type"] != "offline" else { return nil }
       return (
         "Google gives a refresh token only with access_type=offline",
         "Write authorization_parameters = { access_type = \"offline\" } in \(section), then `grantctl reload`."
       )
     }
     let wantsOffline =
-      settings.issuerRule == .entraTenant || metadata.supported.scopes?.contains("offline_access") == true
-    if settings.kind == .oidc, wantsOffline, !asksOffline {
+      settings.server.issuerRule == .entraTenant || metadata.supported.scopes?.contains("offline_access") == true
+    if settings.server.kind == .oidc, wantsOffline, !asksOffline {
       return (
         "offline_access is not asked for: the provider may give no refresh token",
         "Add \"offline_access\" to scopes in \(section), `grantctl reload`, and sign in again."
       )
     }
-    let consents = (settings.prompt ?? "").split(separator: " ").contains("consent")
+    let consents = (settings.authorization.prompt ?? "").split(separator: " ").contains("consent")
     if settings.profile == "7pass", asksOffline, !consents {
       return (
         "7Pass grants offline_access only with prompt=consent",

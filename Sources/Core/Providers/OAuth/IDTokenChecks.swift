@@ -86,7 +86,7 @@ extension OAuthProvider {
     }
     var checks = checks(metadata, now: now, accessToken: nil)
     checks.clientID = audience
-    checks.exchangedFor = settings.clientID
+    checks.exchangedFor = settings.client.id
     let wanted = checks
     let step = parsed(tokens.accessToken) { token in
       verify(token, wanted) { result in
@@ -100,12 +100,12 @@ extension OAuthProvider {
 
   private func checks(_ metadata: ServerMetadata, now: Timestamp, accessToken: Secret?) -> IDToken.Checks {
     let algorithms = IDToken.algorithms(
-      configured: settings.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms ?? [])
+      configured: settings.token.idToken.algorithms, metadata: metadata.supported.idTokenAlgorithms ?? [])
     var checks = IDToken.Checks(
-      issuer: metadata.issuer, clientID: settings.clientID, nonce: nil, algorithms: algorithms, now: now)
-    checks.issuerRule = settings.issuerRule
-    checks.trustedAudiences = settings.idToken.trustedAudiences
-    checks.tolerance = settings.idToken.tolerance
+      issuer: metadata.issuer, clientID: settings.client.id, nonce: nil, algorithms: algorithms, now: now)
+    checks.issuerRule = settings.server.issuerRule
+    checks.trustedAudiences = settings.token.idToken.trustedAudiences
+    checks.tolerance = settings.token.idToken.tolerance
     checks.accessToken = accessToken
     checks.clientSecret = clientSecret
     return checks

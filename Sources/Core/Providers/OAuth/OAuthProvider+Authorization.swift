@@ -63,17 +63,21 @@ extension OAuthProvider {
     _ request: LoginRequest, _ redirectURI: RedirectURI, prompt: String?
   ) -> AuthorizationRequest {
     var parameters = settings.sentParameters(with: [:])
-    if let maxAge = settings.maxAge { parameters["max_age"] = String(maxAge) }
-    if !settings.acrValues.isEmpty { parameters["acr_values"] = settings.acrValues.joined(separator: " ") }
-    if !settings.uiLocales.isEmpty { parameters["ui_locales"] = settings.uiLocales.joined(separator: " ") }
-    if let claims = settings.claims { parameters["claims"] = claims }
-    if let details = settings.authorizationDetails { parameters["authorization_details"] = details }
-    if let mode = settings.responseMode { parameters["response_mode"] = mode }
+    if let maxAge = settings.authorization.maxAge { parameters["max_age"] = String(maxAge) }
+    if !settings.authorization.acrValues.isEmpty {
+      parameters["acr_values"] = settings.authorization.acrValues.joined(separator: " ")
+    }
+    if !settings.authorization.uiLocales.isEmpty {
+      parameters["ui_locales"] = settings.authorization.uiLocales.joined(separator: " ")
+    }
+    if let claims = settings.authorization.claims { parameters["claims"] = claims }
+    if let details = settings.authorization.details { parameters["authorization_details"] = details }
+    if let mode = settings.authorization.responseMode { parameters["response_mode"] = mode }
     if let key = request.dpopKey { parameters["dpop_jkt"] = key.thumbprint }
     parameters.merge(request.parameters) { _, asked in asked }
     var message = AuthorizationRequest(
-      clientID: settings.clientID, redirectURI: redirectURI, scopes: request.scopes,
-      scopeSeparator: settings.scopeSeparator, state: request.state, nonce: request.nonce,
+      clientID: settings.client.id, redirectURI: redirectURI, scopes: request.scopes,
+      scopeSeparator: settings.access.scopeSeparator, state: request.state, nonce: request.nonce,
       challenge: request.verifier?.challenge, resources: request.resource.map { [$0] } ?? [], prompt: prompt,
       loginHint: request.loginHint, extra: parameters.asParameters)
     // The implicit grant has no code, so a code verifier is useless (RFC 6749 §4.2.1).
@@ -83,7 +87,7 @@ extension OAuthProvider {
 
   /// The requested `prompt` values without duplicates. Values that the provider does not support are never sent.
   private func prompt(_ request: LoginRequest, _ metadata: ServerMetadata) throws(ProviderFailure) -> String? {
-    guard let text = request.prompt ?? settings.prompt ?? consent(request, metadata) else { return nil }
+    guard let text = request.prompt ?? settings.authorization.prompt ?? consent(request, metadata) else { return nil }
     var words: [String] = []
     for word in text.split(separator: " ").map(String.init) where !words.contains(word) { words.append(word) }
     let known = settings.signIn.prompts
@@ -98,7 +102,7 @@ extension OAuthProvider {
   /// `consent` for `offline_access` (OpenID Connect Core §11) if the metadata list it, or if they list no prompts and the
   /// provider has the generic profile.
   private func consent(_ request: LoginRequest, _ metadata: ServerMetadata) -> String? {
-    guard settings.kind == .oidc, request.scopes.contains("offline_access") else { return nil }
+    guard settings.server.kind == .oidc, request.scopes.contains("offline_access") else { return nil }
     let prompts = metadata.supported.prompts
     let isSent = prompts?.contains("consent") ?? (settings.profile == "oidc")
     return isSent ? "consent" : nil
@@ -108,8 +112,8 @@ extension OAuthProvider {
     _ request: LoginRequest, _ message: AuthorizationRequest, _ metadata: ServerMetadata
   ) -> [String] {
     var warnings: [String] = []
-    let prompt = request.prompt ?? settings.prompt ?? message.prompt
-    if settings.kind == .oidc, request.scopes.contains("offline_access"), prompt != "",
+    let prompt = request.prompt ?? settings.authorization.prompt ?? message.prompt
+    if settings.server.kind == .oidc, request.scopes.contains("offline_access"), prompt != "",
       !(prompt ?? "").split(separator: " ").contains("consent")
     {
       warnings.append(
@@ -129,7 +133,7 @@ extension OAuthProvider {
   // MARK: The back channel
 
   func pushes(_ metadata: ServerMetadata) throws(ProviderFailure) -> Bool {
-    switch settings.par {
+    switch settings.authorization.par {
     case .always: return true
     case .whenRequired: return metadata.requiresPushedRequests
     case .never:
@@ -156,7 +160,7 @@ extension OAuthProvider {
 
   /// The whole request as a JWT signed by the client (RFC 9101).
   private func requestObject(_ message: AuthorizationRequest, _ opening: Opening) throws -> Secret? {
-    guard let key = settings.requestObjectKey else { return nil }
+    guard let key = settings.authorization.requestObjectKey else { return nil }
     return try message.requestObject(
       key: key, audience: opening.metadata.issuer, at: opening.request.madeAt, identifier: opening.request.identifier)
   }
@@ -223,7 +227,7 @@ extension OAuthProvider {
 extension ProviderSettings {
   /// The provider-specific parameters of an authorization request. An empty value removes a parameter of the profile.
   func sentParameters(with asked: [String: String]) -> [String: String] {
-    authorizationParameters.filter { !$0.value.isEmpty }.merging(asked) { $1 }
+    authorization.parameters.filter { !$0.value.isEmpty }.merging(asked) { $1 }
   }
 }
 

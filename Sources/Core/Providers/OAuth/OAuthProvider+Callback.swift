@@ -5,7 +5,7 @@ public import OAuth
 // The authorization response from the browser.
 extension OAuthProvider {
   /// Whether callbacks are signed (JARM §2.3).
-  var usesJARM: Bool { settings.responseMode.map { $0 == "jwt" || $0.hasSuffix(".jwt") } ?? false }
+  var usesJARM: Bool { settings.authorization.responseMode.map { $0 == "jwt" || $0.hasSuffix(".jwt") } ?? false }
 
   public func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim {
     for bridge in settings.signIn.bridges {
@@ -35,7 +35,7 @@ extension OAuthProvider {
       return .done(
         Result { () throws(CallbackError) in
           let tokens = try AuthorizationResponse.implicitTokens(
-            callback.text, for: expectation(login, metadata), quirks: settings.response)
+            callback.text, for: expectation(login, metadata), quirks: settings.token.response)
           if let failure = wrongBinding(tokens, login.dpopKey) { throw .noToken(failure.message) }
           return .issued(issued(tokens))
         })
@@ -62,7 +62,7 @@ extension OAuthProvider {
     AuthorizationResponse.Expectation(
       state: login.state, issuer: metadata.issuer.isEmpty ? nil : metadata.issuer,
       issuerPromised: metadata.sendsIssuer && !usesJARM,
-      issuerRule: settings.issuerRule)
+      issuerRule: settings.server.issuerRule)
   }
 
   private func code(

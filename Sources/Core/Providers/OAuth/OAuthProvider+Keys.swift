@@ -45,17 +45,17 @@ extension OAuthProvider {
   /// - Parameter offered: the signature algorithms in the metadata.
   func checks(_ metadata: ServerMetadata, offered: [String]?, at now: Timestamp) -> JWTChecks {
     JWTChecks(
-      issuer: metadata.issuer, issuerRule: settings.issuerRule, clientID: settings.clientID,
-      algorithms: IDToken.algorithms(configured: settings.idToken.algorithms, metadata: offered), now: now,
-      tolerance: settings.idToken.tolerance, clientSecret: clientSecret)
+      issuer: metadata.issuer, issuerRule: settings.server.issuerRule, clientID: settings.client.id,
+      algorithms: IDToken.algorithms(configured: settings.token.idToken.algorithms, metadata: offered), now: now,
+      tolerance: settings.token.idToken.tolerance, clientSecret: clientSecret)
   }
 
   /// The client's secret, if it has one. It is the key of symmetric signatures if the settings allow them (OpenID
   /// Connect Core §10.1).
   var clientSecret: Secret? {
-    switch settings.client {
+    switch settings.client.credential {
     case .basic(let secret, _), .post(let secret): secret
-    case .none, .assertion, .mutualTLS: settings.clientSecret
+    case .none, .assertion, .mutualTLS: settings.client.secret
     }
   }
 

@@ -52,13 +52,13 @@ extension OAuthProvider {
 
   public func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
     at(.deviceAuthorization, metadata) { endpoint in
-      let parameters = settings.deviceParameters.merging(request.parameters) { _, asked in asked }
+      let parameters = settings.authorization.deviceParameters.merging(request.parameters) { _, asked in asked }
       let message = DeviceAuthorizationRequest(
         scopes: request.scopes, resources: request.resource.map { [$0] } ?? [],
         extraParameters: parameters.asParameters
       ).httpRequest(
-        to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
-        scopeSeparator: settings.scopeSeparator)
+        to: endpoint, clientID: settings.client.id, client: client(metadata), format: settings.token.bodyFormat,
+        scopeSeparator: settings.access.scopeSeparator)
       return .send(secured(message)) { response, _ in
         read(otherwise: refusedRequest) { () throws(ResponseError) in
           let answer = try DeviceAuthorizationResponse.parse(response)
@@ -79,7 +79,7 @@ extension OAuthProvider {
         .proving(boundKey(login.dpopKey))
       return .send(request) { response, now in
         do throws(ResponseError) {
-          let tokens = try TokenResponse.parse(response, quirks: settings.response)
+          let tokens = try TokenResponse.parse(response, quirks: settings.token.response)
           if let failure = wrongBinding(tokens, login.dpopKey) { return .failed(failure) }
           // The device code is used up, so a retry would not return another answer.
           return checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now).map { .issued($0) }

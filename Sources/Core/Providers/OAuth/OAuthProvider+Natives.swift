@@ -11,13 +11,13 @@ extension OAuthProvider {
 
   /// The applications that a login may try, in order.
   func apps(_ request: LoginRequest) -> [NativeApp] {
-    guard let wanted = request.apps else { return settings.signIn.apps }
-    return wanted.compactMap { name in settings.signIn.apps.first { $0.name == name } }
+    guard let wanted = request.apps else { return settings.signIn.native.apps }
+    return wanted.compactMap { name in settings.signIn.native.apps.first { $0.name == name } }
   }
 
   /// The browser's authorization request without the prompts that the applications do not support.
   func native(_ message: AuthorizationRequest) -> AuthorizationRequest {
-    guard let taken = settings.signIn.nativePrompts, let prompt = message.prompt else { return message }
+    guard let taken = settings.signIn.native.prompts, let prompt = message.prompt else { return message }
     var native = message
     native.prompt = prompt.split(separator: " ").filter { taken.contains(String($0)) }.joined(separator: " ")
     return native
@@ -26,12 +26,12 @@ extension OAuthProvider {
   /// The request to Dropbox's application. Nil if it is impossible: the application issues no code without a challenge.
   func question(_ request: LoginRequest) -> DropboxConnect? {
     if settings.signIn.isImplicit {
-      return DropboxConnect(clientID: settings.clientID, question: .token(nonce: request.state))
+      return DropboxConnect(clientID: settings.client.id, question: .token(nonce: request.state))
     }
     guard let challenge = request.verifier?.challenge else { return nil }
     let isOffline = settings.sentParameters(with: request.parameters)["token_access_type"] == "offline"
     return DropboxConnect(
-      clientID: settings.clientID,
+      clientID: settings.client.id,
       question: .code(challenge: challenge, isOffline: isOffline, scopes: request.scopes))
   }
 
@@ -60,24 +60,24 @@ extension OAuthProvider {
       let wantsToken = settings.signIn.isImplicit
       switch try DropboxConnect.answer(callback, state: state, wantsToken: wantsToken) {
       case .code(let code):
-        let redirectURI = Secret(DropboxConnect.redirectURI(clientID: settings.clientID))
+        let redirectURI = Secret(DropboxConnect.redirectURI(clientID: settings.client.id))
         return .code(
           code, memory: callbackMemory(callback.query).merging([Self.connectRedirectURI: redirectURI]) { $1 })
       case .token(let token):
         let tokens = TokenResponse(
-          accessToken: token, tokenType: "Bearer", expiresIn: settings.response.fixedLifetime)
-        return .issued(issued(tokens.keeping(kept(callback.query, settings.response.keepMembers))))
+          accessToken: token, tokenType: "Bearer", expiresIn: settings.token.response.fixedLifetime)
+        return .issued(issued(tokens.keeping(kept(callback.query, settings.token.response.keepMembers))))
       }
     }
   }
 
   private func connectState(_ callback: ReturnedAddress, _ login: SavedLogin) -> Secret? {
-    guard DropboxConnect.isCallback(callback, clientID: settings.clientID) else { return nil }
+    guard DropboxConnect.isCallback(callback, clientID: settings.client.id) else { return nil }
     return login.memory[Self.connectState]
   }
 
   private func isOpenInApp(_ login: SavedLogin) -> Bool {
     guard let opened = login.opened, opened.kind == "native" else { return false }
-    return settings.signIn.apps.contains { $0.name == opened.app && $0.style == .dropbox }
+    return settings.signIn.native.apps.contains { $0.name == opened.app && $0.style == .dropbox }
   }
 }

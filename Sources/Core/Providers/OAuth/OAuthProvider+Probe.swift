@@ -32,7 +32,8 @@ extension OAuthProvider {
   }
 
   private func pushesOnTrial(_ metadata: ServerMetadata) -> Bool {
-    settings.par != .never && metadata.endpoints[.pushedAuthorizationRequest] != nil && !settings.signIn.staysInFront
+    settings.authorization.par != .never && metadata.endpoints[.pushedAuthorizationRequest] != nil
+      && !settings.signIn.staysInFront
   }
 
   private func host(_ opening: Opening) -> String { opening.endpoint.host ?? "the provider" }
@@ -117,7 +118,7 @@ extension OAuthProvider {
   }
 
   private func hint(_ cause: AuthorizationFinding.Cause?, _ opening: Opening) -> String {
-    let client = settings.clientID.printable(limit: 128)
+    let client = settings.client.id.printable(limit: 128)
     let uri = opening.message.redirectURI.rawValue
     let scopes = opening.message.scopes.joined(separator: " ")
     switch cause {

@@ -10,7 +10,7 @@ extension OAuthProvider {
     at(.introspection, metadata) { endpoint in
       let request = IntrospectionRequest(token: token, hint: RevocationRequest.Hint(rawValue: hint))
         .httpRequest(
-          to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat)
+          to: endpoint, clientID: settings.client.id, client: client(metadata), format: settings.token.bodyFormat)
       return .send(secured(request)) { response, _ in
         read(otherwise: refusedQuestion) { () throws(ResponseError) in try IntrospectionResponse.parse(response) }
       }
@@ -83,7 +83,7 @@ extension OAuthProvider {
   ) -> URL? {
     guard let endpoint = try? endpoint(.endSession, metadata) else { return nil }
     let request = EndSessionRequest(
-      idTokenHint: grant.idToken, clientID: settings.clientID, postLogoutRedirectURI: returnTo?.rawValue,
+      idTokenHint: grant.idToken, clientID: settings.client.id, postLogoutRedirectURI: returnTo?.rawValue,
       state: returnTo == nil ? nil : state)
     return request.url(at: endpoint)
   }
@@ -112,13 +112,13 @@ extension OAuthProvider {
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
   ) -> HTTPRequest? {
     guard let endpoint = try? endpoint(.revocation, metadata) else { return nil }
-    switch settings.revocation {
+    switch settings.logout.revocation {
     case .rfc7009:
       return secured(
         RevocationRequest(token: token, hint: RevocationRequest.Hint(rawValue: hint))
           .httpRequest(
-            to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
-            extra: settings.revocationParameters.asParameters))
+            to: endpoint, clientID: settings.client.id, client: client(metadata), format: settings.token.bodyFormat,
+            extra: settings.logout.revocationParameters.asParameters))
     case .bearer:
       // Ends the whole grant and accepts only access tokens (Dropbox).
       guard hint == RevocationRequest.Hint.accessToken.rawValue else { return nil }
@@ -133,7 +133,9 @@ extension OAuthProvider {
   public func tokenToRevoke(
     for token: Secret, hint: String, metadata: ServerMetadata
   ) -> Step<TokenResponse>? {
-    guard settings.revocation == .bearer, hint == RevocationRequest.Hint.refreshToken.rawValue else { return nil }
+    guard settings.logout.revocation == .bearer, hint == RevocationRequest.Hint.refreshToken.rawValue else {
+      return nil
+    }
     do throws(ProviderFailure) {
       let request = http(.refresh(token), to: try refreshEndpoint(metadata), metadata, isRefresh: true)
       return .send(request) { response, _ in

@@ -13,7 +13,7 @@ extension OAuthProvider {
     } catch {
       return .failed(error)
     }
-    let wanted = settings.sendsScopeAtRefresh && key.scope.isEmpty ? grant.grantedScopes : key.scopes
+    let wanted = settings.refresh.sendsScope && key.scope.isEmpty ? grant.grantedScopes : key.scopes
     let request = TokenRequest.refresh(token, scopes: wanted, resources: resources(grant, key))
     let message = http(request, to: endpoint, metadata, isRefresh: true, audience: key.audience?.name).proving(
       boundKey(grant.dpopKey))
@@ -42,7 +42,7 @@ extension OAuthProvider {
   }
 
   func refreshEndpoint(_ metadata: ServerMetadata) throws(ProviderFailure) -> URL {
-    guard let text = settings.endpoints.refresh else { return try endpoint(.token, metadata) }
+    guard let text = settings.server.refreshEndpoint else { return try endpoint(.token, metadata) }
     return try url(text, "refresh_endpoint")
   }
 
@@ -73,7 +73,7 @@ extension OAuthProvider {
       let claims = GrantAssertionClaims(
         issuer: account.issuer, subject: account.subject, audience: account.audience ?? endpoint.absoluteString,
         lifetime: account.lifetime,
-        scope: account.scopeInAssertion ? scopes.joined(separator: settings.scopeSeparator) : nil)
+        scope: account.scopeInAssertion ? scopes.joined(separator: settings.access.scopeSeparator) : nil)
       let request = TokenRequest.jwtBearer(
         key: account.key, claims: claims, scopes: account.scopeInAssertion ? [] : scopes, resources: resources)
       return ask(request, at: endpoint, metadata, bound: grant.dpopKey, then: bare)
@@ -103,7 +103,7 @@ extension OAuthProvider {
     at(.token, metadata) { endpoint in
       .send(http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))) { response, _ in
         read(otherwise: refusedExchange) { () throws(ResponseError) in
-          try TokenResponse.parseExchange(response, quirks: settings.response)
+          try TokenResponse.parseExchange(response, quirks: settings.token.response)
         }
       }
     }
@@ -115,7 +115,7 @@ extension OAuthProvider {
     at(.token, metadata) { endpoint in
       .send(http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))) { response, now in
         do throws(ResponseError) {
-          let tokens = try TokenResponse.parseExchange(response, quirks: settings.response)
+          let tokens = try TokenResponse.parseExchange(response, quirks: settings.token.response)
           return checkExchanged(tokens, audience: request.audiences.first ?? "", metadata: metadata, at: now)
         } catch {
           return .failed(refusedExchange(error))
@@ -147,7 +147,7 @@ extension OAuthProvider {
     let message = http(request, to: endpoint, metadata, audience: audience).proving(boundKey(key))
     return .send(message) { response, now in
       do throws(ResponseError) {
-        let tokens = try TokenResponse.parse(response, quirks: settings.response)
+        let tokens = try TokenResponse.parse(response, quirks: settings.token.response)
         if let failure = wrongBinding(tokens, key) { return .failed(failure) }
         return then(tokens, now)
       } catch {
@@ -161,14 +161,14 @@ extension OAuthProvider {
     audience: String? = nil
   ) -> HTTPRequest {
     var request = request
-    var own = isRefresh ? settings.refreshParameters : [:]
-    if settings.audienceParameter == .audience, let audience { own["audience"] = audience }
-    request.extraParameters = settings.tokenParameters.merging(own) { $1 }.asParameters
-    request.extraHeaders = settings.tokenHeaders.merging(isRefresh ? settings.refreshHeaders : [:]) { $1 }.asHeaders
+    var own = isRefresh ? settings.refresh.parameters : [:]
+    if settings.access.audienceParameter == .audience, let audience { own["audience"] = audience }
+    request.extraParameters = settings.token.parameters.merging(own) { $1 }.asParameters
+    request.extraHeaders = settings.token.headers.merging(isRefresh ? settings.refresh.headers : [:]) { $1 }.asHeaders
     return secured(
       request.httpRequest(
-        to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
-        scopeSeparator: settings.scopeSeparator))
+        to: endpoint, clientID: settings.client.id, client: client(metadata), format: settings.token.bodyFormat,
+        scopeSeparator: settings.access.scopeSeparator))
   }
 
   func boundKey(_ raw: Secret?) -> DPoPKey? { raw.flatMap(DPoPKey.init(raw:)) }
@@ -189,8 +189,8 @@ extension OAuthProvider {
   }
 
   func client(_ metadata: ServerMetadata) -> ClientAuthentication {
-    settings.client.authentication(issuer: metadata.issuer, tokenEndpoint: metadata.endpoints[.token])
+    settings.client.credential.authentication(issuer: metadata.issuer, tokenEndpoint: metadata.endpoints[.token])
   }
 
-  var usesCertificate: Bool { settings.client == .mutualTLS }
+  var usesCertificate: Bool { settings.client.credential == .mutualTLS }
 }

@@ -14,27 +14,28 @@ public struct OAuthProvider: Provider {
   public let apiTraits: APITraits
 
   public var name: ProviderName { settings.name }
-  public var reach: AddressScope? { settings.reach }
+  public var reach: AddressScope? { settings.server.reach }
 
   public init(_ settings: ProviderSettings) {
     var settings = settings
-    if let member = settings.signIn.identityMember, !settings.response.keepMembers.contains(member) {
-      settings.response.keepMembers.append(member)
+    if let member = settings.signIn.identityMember, !settings.token.response.keepMembers.contains(member) {
+      settings.token.response.keepMembers.append(member)
     }
     self.settings = settings
     description = ProviderDescription(
-      kind: settings.kind.rawValue, profile: settings.profile, displayName: settings.displayName,
-      issuer: settings.issuer?.rawValue, clientID: settings.clientID, server: settings.tokenServer)
+      kind: settings.server.kind.rawValue, profile: settings.profile, displayName: settings.displayName,
+      issuer: settings.server.issuer?.rawValue, clientID: settings.client.id, server: settings.tokenServer)
     authorizationTraits = AuthorizationTraits(settings)
     tokenTraits = TokenTraits(settings)
     refreshTraits = RefreshTraits(
-      rotation: settings.rotation, lifetime: settings.refreshTokenLifetime, isSliding: settings.prolongsRefreshTokens,
-      narrowing: settings.narrowing)
+      rotation: settings.refresh.rotation, lifetime: settings.refresh.tokenLifetime,
+      isSliding: settings.refresh.prolongsTokens,
+      narrowing: settings.refresh.narrowing)
     revocationTraits = RevocationTraits(
-      scope: settings.revocation == .bearer ? .client : .token, endsReplaced: settings.revokesReplaced)
+      scope: settings.logout.revocation == .bearer ? .client : .token, endsReplaced: settings.logout.revokesReplaced)
     var logout = LogoutTraits()
-    logout.acceptsLogoutTokens = settings.backchannelLogout
-    logout.redirectURI = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
+    logout.acceptsLogoutTokens = settings.logout.backchannel
+    logout.redirectURI = settings.logout.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
     logoutTraits = logout
     var api = APITraits(base: settings.api.base, origins: settings.api.origins)
     api.reach = settings.api.reach
@@ -44,20 +45,20 @@ public struct OAuthProvider: Provider {
   // MARK: Metadata
 
   public func discovery() -> HTTPRequest? {
-    guard let style = settings.discovery, let issuer = settings.issuer else { return nil }
+    guard let style = settings.server.discovery, let issuer = settings.server.issuer else { return nil }
     var request = issuer.discoveryRequest(style)
-    if let url = settings.discoveryURL { request.url = url }
+    if let url = settings.server.discoveryURL { request.url = url }
     return secured(request)
   }
 
   public var registration: ProviderRegistration? {
-    guard settings.isRegistered, let issuer = settings.issuer else { return nil }
-    return ProviderRegistration(issuer: issuer, isPublic: settings.client == .none)
+    guard settings.client.isRegistered, let issuer = settings.server.issuer else { return nil }
+    return ProviderRegistration(issuer: issuer, isPublic: settings.client.credential == .none)
   }
 
   public var metadataHint: String {
-    let other = settings.discovery == .oauth ? "openid" : "oauth"
-    if let issuer = settings.issuer?.rawValue, let cut = issuer.firstRange(of: "/.well-known/") {
+    let other = settings.server.discovery == .oauth ? "openid" : "oauth"
+    if let issuer = settings.server.issuer?.rawValue, let cut = issuer.firstRange(of: "/.well-known/") {
       return
         "Set `issuer = \"\(issuer[..<cut.lowerBound])\"` in \(section): the issuer is the URL before `/.well-known/`."
     }
@@ -68,8 +69,8 @@ public struct OAuthProvider: Provider {
 
   /// The RFC 8414 document for an OpenID provider whose own metadata lack one of these endpoints.
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
-    guard settings.profile == nil || settings.profile == "oidc", settings.discovery?.isOpenID == true,
-      settings.discoveryURL == nil, let issuer = settings.issuer,
+    guard settings.profile == nil || settings.profile == "oidc", settings.server.discovery?.isOpenID == true,
+      settings.server.discoveryURL == nil, let issuer = settings.server.issuer,
       metadata.endpoints[.revocation] == nil || metadata.endpoints[.introspection] == nil
         || metadata.endpoints[.registration] == nil
     else { return nil }
@@ -78,35 +79,22 @@ public struct OAuthProvider: Provider {
 
   public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     var metadata: ServerMetadata
-    if let response, let issuer = settings.issuer {
+    if let response, let issuer = settings.server.issuer {
       do throws(ResponseError) {
         metadata = try ServerMetadata.parse(
-          response, expected: issuer, issuerRule: settings.issuerRule, allowInsecureHTTP: settings.allowInsecureHTTP)
+          response, expected: issuer, issuerRule: settings.server.issuerRule,
+          allowInsecureHTTP: settings.server.allowInsecureHTTP)
       } catch {
         throw .discovery(error, at: discovery()?.url)
       }
     } else {
-      metadata = ServerMetadata(issuer: settings.issuer?.rawValue ?? "")
+      metadata = ServerMetadata(issuer: settings.server.issuer?.rawValue ?? "")
     }
-    let endpoints = settings.endpoints
-    if let text = endpoints.authorization {
-      metadata.endpoints[.authorization] = try url(text, "authorization_endpoint")
+    for endpoint in Endpoint.allCases {
+      if let text = settings.server.endpoints[endpoint] {
+        metadata.endpoints[endpoint] = try url(text, endpoint.rawValue)
+      }
     }
-    if let text = endpoints.token { metadata.endpoints[.token] = try url(text, "token_endpoint") }
-    if let text = endpoints.keys { metadata.endpoints[.keys] = try url(text, "jwks_uri") }
-    if let text = endpoints.userinfo { metadata.endpoints[.userinfo] = try url(text, "userinfo_endpoint") }
-    if let text = endpoints.revocation { metadata.endpoints[.revocation] = try url(text, "revocation_endpoint") }
-    if let text = endpoints.introspection {
-      metadata.endpoints[.introspection] = try url(text, "introspection_endpoint")
-    }
-    if let text = endpoints.endSession { metadata.endpoints[.endSession] = try url(text, "end_session_endpoint") }
-    if let text = endpoints.pushedAuthorizationRequest {
-      metadata.endpoints[.pushedAuthorizationRequest] = try url(text, "pushed_authorization_request_endpoint")
-    }
-    if let text = endpoints.deviceAuthorization {
-      metadata.endpoints[.deviceAuthorization] = try url(text, "device_authorization_endpoint")
-    }
-    if let text = endpoints.registration { metadata.endpoints[.registration] = try url(text, "registration_endpoint") }
     return metadata
   }
 
@@ -122,7 +110,7 @@ public struct OAuthProvider: Provider {
   /// Adds the configured certificate authorities and client certificate.
   func secured(_ request: HTTPRequest) -> HTTPRequest {
     var request = request
-    request.tls = settings.tls
+    request.tls = settings.server.tls
     return request
   }
 
@@ -156,7 +144,7 @@ public struct OAuthProvider: Provider {
   }
 
   func url(_ text: String, _ key: String) throws(ProviderFailure) -> URL {
-    guard let url = Endpoint.url(text, allowInsecureHTTP: settings.allowInsecureHTTP) else {
+    guard let url = Endpoint.url(text, allowInsecureHTTP: settings.server.allowInsecureHTTP) else {
       throw .misconfigured(
         message: "\(key) “\(text)” of provider \(name) is not an https URL (allow_insecure_http permits http)", nil)
     }
@@ -168,14 +156,14 @@ extension AuthorizationTraits {
   fileprivate init(_ settings: ProviderSettings) {
     let signIn = settings.signIn
     self.init(
-      redirect: Redirect(settings.redirect), usesPKCE: settings.pkce && !signIn.isImplicit,
-      lifetime: settings.loginLifetime)
+      redirect: Redirect(settings.client.redirect), usesPKCE: settings.authorization.pkce && !signIn.isImplicit,
+      lifetime: settings.signIn.lifetime)
     correlation = signIn.isOneAtATime ? .singleLogin : .state
     responseType = signIn.isImplicit ? .token : .code
     exchangesCodes = signIn.exchangesCodes
-    maxAge = settings.maxAge
-    allowsPassword = settings.allowPassword
-    options.apps = signIn.apps.map(\.name)
+    maxAge = settings.authorization.maxAge
+    allowsPassword = settings.token.allowsPassword
+    options.apps = signIn.native.apps.map(\.name)
     options.takesPrefill = signIn.prefill != nil
   }
 }
@@ -192,14 +180,14 @@ extension AuthorizationTraits.Redirect {
 extension TokenTraits {
   fileprivate init(_ settings: ProviderSettings) {
     self.init(
-      scopes: settings.scopes, resource: settings.resource,
-      usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"))
-    hasOpenID = settings.kind == .oidc
-    optionalScopes = settings.optionalScopes
-    audience = settings.audience
-    audienceParameter = settings.audienceParameter
+      scopes: settings.access.scopes, resource: settings.access.resource,
+      usesIDTokens: settings.server.kind == .oidc && settings.access.scopes.contains("openid"))
+    hasOpenID = settings.server.kind == .oidc
+    optionalScopes = settings.access.optionalScopes
+    audience = settings.access.audience
+    audienceParameter = settings.access.audienceParameter
     namesPerson = settings.signIn.identityMember != nil
-    binding = TokenBinding(usesDPoP: settings.dpop, usesCertificate: settings.client == .mutualTLS)
+    binding = TokenBinding(usesDPoP: settings.token.dpop, usesCertificate: settings.client.credential == .mutualTLS)
   }
 }
 

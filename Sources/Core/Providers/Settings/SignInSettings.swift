@@ -17,18 +17,25 @@ public struct SignInSettings: Sendable, Equatable {
   public var identityMember: String?
   /// The supported values of `prompt`; empty: all values are sent.
   public var prompts: [String] = []
-  /// The subset of the values that its applications support; nil: all.
-  public var nativePrompts: [String]?
-  /// The provider's applications on this machine, in the order to try.
-  public var apps: [NativeApp] = []
+  public var native = Native()
   /// Sends user data in advance in a pushed request (RFC 9126).
   public var prefill: Prefill?
   /// The whole request stays in the URL next to `request_uri`; only the client identification and the hint are pushed.
   public var staysInFront = false
   /// Responses of other applications to the provider.
   public var bridges: [SignInBridge] = []
+  /// The time limit for a sign-in.
+  public var lifetime: Duration = .seconds(600)
 
   public init() {}
+
+  /// The provider's applications on this machine.
+  public struct Native: Sendable, Equatable {
+    /// In the order to try.
+    public var apps: [NativeApp] = []
+    /// The subset of the values of `prompt` that they support; nil: all.
+    public var prompts: [String]?
+  }
 
   public enum Prefill: String, Sendable, CaseIterable {
     /// If the provider rejects it, the login continues without it and reports a warning.

@@ -73,13 +73,13 @@ struct AccountDeclarations {
         continue
       }
       guard let provider = providers.first(where: { $0.name == account.provider }) else { continue }
-      if account.source == .clientCredentials, provider.client == .none {
+      if account.source == .clientCredentials, provider.client.credential == .none {
         report.problem(
           "\(title) has grant = \"client_credentials\", and the client of [provider.\(provider.name)] proves itself by "
             + "nothing (RFC 6749 §4.4)",
           at: place, suggestion: "give the provider a client_secret_file, a client_key_file or a tls_certificate_file")
       }
-      if account.audience != nil, provider.audienceParameter == nil {
+      if account.audience != nil, provider.access.audienceParameter == nil {
         report.problem(
           "\"audience\" in \(title) has no use: [provider.\(provider.name)] has no \"audience_parameter\"",
           at: tables[account.name]?["audience"]?.place ?? place,
@@ -87,7 +87,7 @@ struct AccountDeclarations {
       }
       checkCircle(account, title: title, report: &report)
     }
-    for provider in providers where provider.clientID.isEmpty { checkClient(provider, known, report: &report) }
+    for provider in providers where provider.client.id.isEmpty { checkClient(provider, known, report: &report) }
   }
 
   /// Tokens that are each traded for the other's would never be had.
@@ -108,7 +108,7 @@ struct AccountDeclarations {
   private func checkClient(
     _ provider: ProviderSettings, _ known: [String: FileLocation], report: inout ConfigurationReport
   ) {
-    guard grants[provider.name] != [.jwtBearer] || provider.client != .none else { return }
+    guard grants[provider.name] != [.jwtBearer] || provider.client.credential != .none else { return }
     report.problem(
       "[provider.\(provider.name)] has no \"client_id\"", at: known[provider.name.rawValue] ?? FileLocation(file: ""),
       suggestion: "register a client at the provider, and write its id here")

@@ -73,14 +73,16 @@ extension ProviderDraft {
   /// The settings; secrets and keys of other files are read later.
   func made() -> ProviderSettings {
     var settings = settings
-    settings.clientID = clientID ?? ""
-    settings.response.scopeSeparator = answeredScopeSeparator ?? settings.scopeSeparator
-    if settings.audienceParameter == .resource { settings.resource = settings.audience ?? settings.resource }
-    if settings.audienceParameter != .audience { settings.audience = nil }
-    settings.maxAge = maxAge?.wholeSeconds
-    settings.permanentErrors = permanentErrors.map(ErrorPattern.init)
-    settings.temporaryErrors = temporaryErrors.map(ErrorPattern.init)
-    signIn.apply(to: &settings, allowInsecureHTTP: settings.allowInsecureHTTP)
+    settings.client.id = clientID ?? ""
+    settings.token.response.scopeSeparator = answeredScopeSeparator ?? settings.access.scopeSeparator
+    if settings.access.audienceParameter == .resource {
+      settings.access.resource = settings.access.audience ?? settings.access.resource
+    }
+    if settings.access.audienceParameter != .audience { settings.access.audience = nil }
+    settings.authorization.maxAge = maxAge?.wholeSeconds
+    settings.refresh.permanentErrors = permanentErrors.map(ErrorPattern.init)
+    settings.refresh.temporaryErrors = temporaryErrors.map(ErrorPattern.init)
+    signIn.apply(to: &settings, allowInsecureHTTP: settings.server.allowInsecureHTTP)
     return settings
   }
 }

@@ -40,7 +40,7 @@ extension Sections {
       "allowed_prompts", .names, \.signIn.settings.prompts, standard: "any",
       "The words that `prompt` may have; another one is refused before anything is sent."),
     Key(
-      "native_apps", .apps, \.signIn.settings.apps, standard: "[]",
+      "native_apps", .apps, \.signIn.settings.native.apps, standard: "[]",
       "The provider's applications that sign people in, in the order to try: tables with `app`, its name; `url`, what "
         + "opens it; and `style`: `oauth2`, asked as the browser is, or `dropbox`."),
     Key(
@@ -79,7 +79,7 @@ extension Sections {
 extension SignInDraft {
   /// An existing key has a meaning, even if it is empty.
   fileprivate var nativePrompts: [String] {
-    get { settings.nativePrompts ?? [] }
-    set { settings.nativePrompts = newValue }
+    get { settings.native.prompts ?? [] }
+    set { settings.native.prompts = newValue }
   }
 }

@@ -22,14 +22,14 @@ extension Sections {
       "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. The others use neither, and have separate "
         + "keys, below."
     ) { draft, value throws(Unfit) in
-      draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue) ?? .oidc
+      draft.server.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue) ?? .oidc
     },
     Key("display_name", .name, \.displayName, standard: "NAME", "The name that users see."),
     Key(
       "issuer", .name, \.issuer,
       "The issuer identifier, exactly as in the server's metadata, including a trailing slash. Required with `oidc`."),
     Key(
-      "issuer_rule", .word, \.issuerRule, standard: "\"exact\"",
+      "issuer_rule", .word, \.server.issuerRule, standard: "\"exact\"",
       "How `iss` may differ from the issuer. `entra_tenant`: Microsoft's shared endpoints; `google`: without the scheme."
     ),
     Key(
@@ -55,24 +55,27 @@ extension Sections {
   }
 
   private static let endpoints: [Key<ProviderDraft>] = [
-    Key("authorization_endpoint", .name, \.endpoints.authorization, "Wins over discovery, as the following do."),
-    Key("token_endpoint", .name, \.endpoints.token, "Where codes are exchanged."),
-    Key("refresh_endpoint", .name, \.endpoints.refresh, standard: "`token_endpoint`", "Where tokens are refreshed."),
-    Key("jwks_uri", .name, \.endpoints.keys, "The keys that sign ID tokens."),
-    Key("userinfo_endpoint", .name, \.endpoints.userinfo, "OpenID Connect UserInfo."),
-    Key("revocation_endpoint", .name, \.endpoints.revocation, "Where tokens are revoked at logout (RFC 7009)."),
-    Key("introspection_endpoint", .name, \.endpoints.introspection, "Where tokens are looked up (RFC 7662)."),
     Key(
-      "end_session_endpoint", .name, \.endpoints.endSession,
+      "authorization_endpoint", .name, \.server.endpoints[.authorization], "Wins over discovery, as the following do."),
+    Key("token_endpoint", .name, \.server.endpoints[.token], "Where codes are exchanged."),
+    Key(
+      "refresh_endpoint", .name, \.server.refreshEndpoint, standard: "`token_endpoint`", "Where tokens are refreshed."),
+    Key("jwks_uri", .name, \.server.endpoints[.keys], "The keys that sign ID tokens."),
+    Key("userinfo_endpoint", .name, \.server.endpoints[.userinfo], "OpenID Connect UserInfo."),
+    Key(
+      "revocation_endpoint", .name, \.server.endpoints[.revocation], "Where tokens are revoked at logout (RFC 7009)."),
+    Key("introspection_endpoint", .name, \.server.endpoints[.introspection], "Where tokens are looked up (RFC 7662)."),
+    Key(
+      "end_session_endpoint", .name, \.server.endpoints[.endSession],
       "The end-session endpoint (OpenID Connect RP-Initiated Logout)."),
     Key(
-      "pushed_authorization_request_endpoint", .name, \.endpoints.pushedAuthorizationRequest,
+      "pushed_authorization_request_endpoint", .name, \.server.endpoints[.pushedAuthorizationRequest],
       "Where authorization requests are pushed (RFC 9126)."),
     Key(
-      "device_authorization_endpoint", .name, \.endpoints.deviceAuthorization,
+      "device_authorization_endpoint", .name, \.server.endpoints[.deviceAuthorization],
       "The device authorization endpoint (RFC 8628)."),
     Key(
-      "registration_endpoint", .name, \.endpoints.registration, "Where clients are registered (RFC 7591)."),
+      "registration_endpoint", .name, \.server.endpoints[.registration], "Where clients are registered (RFC 7591)."),
   ]
 
   private static let client: [Key<ProviderDraft>] = [
@@ -111,7 +114,7 @@ extension Sections {
         + "or any "
         + "other text, unchanged."),
     Key(
-      "redirect_uri", .redirect, \.redirect, standard: "\"http://127.0.0.1/callback\"",
+      "redirect_uri", .redirect, \.client.redirect, standard: "\"http://127.0.0.1/callback\"",
       "The registered redirect URI. A loopback address without a port stands for any port; with a port, or with "
         + "another scheme, it is used unchanged."),
   ]

@@ -9,7 +9,7 @@ extension ProviderSectionCheck {
     checkTypes(report: &report)
     checkSignIn(discovery: discovery, report: &report)
     let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
-    for key in parameters where table[key] != nil && draft.authorizationParameters[key] != nil {
+    for key in parameters where table[key] != nil && draft.authorization.parameters[key] != nil {
       report.problem(
         "\(title) has \"\(key)\" both as a key and in \"authorization_parameters\"", at: place(of: key),
         suggestion: "keep one of them")
@@ -19,11 +19,11 @@ extension ProviderSectionCheck {
   /// The requirements of a key with discovery off: metadata could satisfy them.
   private func checkNeeds(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     let needs: [(key: String, isThere: Bool, needed: String)] = [
-      ("par", draft.par == .always, "pushed_authorization_request_endpoint"),
-      ("revocation_style", draft.revocation == .bearer, "revocation_endpoint"),
-      ("post_logout_redirect_uri", draft.postLogoutRedirectURI != nil, "end_session_endpoint"),
-      ("response_mode", draft.responseMode != nil, "jwks_uri"),
-      ("device_parameters", !draft.deviceParameters.isEmpty, "device_authorization_endpoint"),
+      ("par", draft.authorization.par == .always, "pushed_authorization_request_endpoint"),
+      ("revocation_style", draft.logout.revocation == .bearer, "revocation_endpoint"),
+      ("post_logout_redirect_uri", draft.logout.postLogoutRedirectURI != nil, "end_session_endpoint"),
+      ("response_mode", draft.authorization.responseMode != nil, "jwks_uri"),
+      ("device_parameters", !draft.authorization.deviceParameters.isEmpty, "device_authorization_endpoint"),
     ]
     guard discovery == nil else { return }
     for need in needs where need.isThere && table[need.needed] == nil {
@@ -34,7 +34,7 @@ extension ProviderSectionCheck {
   }
 
   private func checkTypes(report: inout ConfigurationReport) {
-    if draft.backchannelLogout, kind != .oidc {
+    if draft.logout.backchannel, kind != .oidc {
       report.problem(
         "\"backchannel_logout\" in \(title) is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",
         at: place(of: "backchannel_logout"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
@@ -44,21 +44,21 @@ extension ProviderSectionCheck {
         "\"max_age\" in \(title) cannot be checked: there are ID tokens with kind \"oidc\" alone",
         at: place(of: "max_age"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
     }
-    if draft.dpop, draft.response.tokenType == "Bearer" {
+    if draft.token.dpop, draft.token.response.tokenType == "Bearer" {
       report.problem(
         "\"assumed_token_type\" in \(title) is \"Bearer\", and tokens are asked for with dpop",
         at: place(of: "assumed_token_type"), suggestion: "remove one of them")
-    } else if !draft.dpop, draft.response.tokenType == "DPoP" {
+    } else if !draft.token.dpop, draft.token.response.tokenType == "DPoP" {
       report.problem(
         "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: place(of: "assumed_token_type"),
         suggestion: "set dpop = true")
     }
-    if draft.revokesReplaced, draft.revocation == .bearer {
+    if draft.logout.revokesReplaced, draft.logout.revocation == .bearer {
       report.problem(
         "\"revoke_replaced\" in \(title) is true, and \"revocation_style\" is \"bearer\", which ends the new login too",
         at: place(of: "revoke_replaced"), suggestion: "remove one of them")
     }
-    if draft.dpop, draft.revocation == .bearer {
+    if draft.token.dpop, draft.logout.revocation == .bearer {
       report.problem(
         "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are not bearer tokens",
         at: place(of: "revocation_style"), suggestion: "remove one of them")

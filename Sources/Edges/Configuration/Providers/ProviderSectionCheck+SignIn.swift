@@ -29,8 +29,10 @@ extension ProviderSectionCheck {
         suggestion: "leave it out, or write kind = \"oauth2\" if the provider has nothing else")
     }
     let clashes: [(key: String, isThere: Bool)] = [
-      ("response_mode", draft.responseMode != nil), ("pkce", table["pkce"] != nil && draft.pkce),
-      ("par", draft.par == .always), ("prefill", draft.signIn.settings.prefill != nil), ("dpop", draft.dpop),
+      ("response_mode", draft.authorization.responseMode != nil),
+      ("pkce", table["pkce"] != nil && draft.authorization.pkce),
+      ("par", draft.authorization.par == .always), ("prefill", draft.signIn.settings.prefill != nil),
+      ("dpop", draft.token.dpop),
       ("request_object", draft.signsRequests), ("exchange_code", !draft.signIn.settings.exchangesCodes),
       ("code_over_error", draft.signIn.settings.takesCodeFirst),
       ("keep_callback_members", !draft.signIn.settings.keepCallbackMembers.isEmpty),
@@ -43,9 +45,9 @@ extension ProviderSectionCheck {
   }
 
   private func checkPrompts(report: inout ConfigurationReport) {
-    let (known, native) = (draft.signIn.settings.prompts, draft.signIn.settings.nativePrompts)
+    let (known, native) = (draft.signIn.settings.prompts, draft.signIn.settings.native.prompts)
     guard !known.isEmpty else { return }
-    let said = draft.prompt.map { $0.split(separator: " ").map(String.init) } ?? []
+    let said = draft.authorization.prompt.map { $0.split(separator: " ").map(String.init) } ?? []
     for (key, words) in [("prompt", said), ("native_prompts", native ?? [])] {
       guard let other = words.first(where: { !known.contains($0) }) else { continue }
       report.problem(
@@ -59,15 +61,17 @@ extension ProviderSectionCheck {
     func clash(_ key: String, _ why: String) {
       report.problem("\"\(key)\" in \(title) \(why)", at: place(of: key), suggestion: "remove one of them")
     }
-    if settings.nativePrompts != nil, draft.signsRequests || (draft.par == .always && !settings.staysInFront) {
+    if settings.native.prompts != nil,
+      draft.signsRequests || (draft.authorization.par == .always && !settings.staysInFront)
+    {
       clash("native_prompts", "cannot be: one request, prompt and all, is for the browser and the applications alike")
     }
     if settings.staysInFront, draft.signsRequests {
       clash("par_beside_parameters", "cannot be with request_object: a signed request is whole")
     }
-    let connects = settings.apps.contains { $0.style == .dropbox }
+    let connects = settings.native.apps.contains { $0.style == .dropbox }
     if connects, kind == .oidc { clash("native_apps", "has an application with style \"dropbox\", and kind \"oidc\"") }
-    if connects, draft.responseMode != nil {
+    if connects, draft.authorization.responseMode != nil {
       clash("native_apps", "has an application with style \"dropbox\", whose answers are not signed (response_mode)")
     }
     let pushes = "pushed_authorization_request_endpoint"
@@ -76,8 +80,10 @@ extension ProviderSectionCheck {
         "\"prefill\" in \(title) needs \"\(pushes)\", which is not there", at: place(of: "prefill"),
         suggestion: "add it, or remove prefill")
     }
-    for app in settings.apps where app.url.scheme == "https" || app.url.scheme == "http" {
-      guard Endpoint.url(app.url.absoluteString, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else { continue }
+    for app in settings.native.apps where app.url.scheme == "https" || app.url.scheme == "http" {
+      guard Endpoint.url(app.url.absoluteString, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else {
+        continue
+      }
       report.problem(
         "\"native_apps\" in \(title): \(quoted(app.name)) must be at an https URL without user or fragment",
         at: place(of: "native_apps"))
@@ -98,12 +104,12 @@ extension ProviderSectionCheck {
         at: place(of: "keep_callback_members"))
     }
     for bridge in settings.bridges {
-      if case .fixed(let uri) = draft.redirect, uri.scheme == bridge.scheme {
+      if case .fixed(let uri) = draft.client.redirect, uri.scheme == bridge.scheme {
         report.problem(
           "\"bridge\" in \(title) has the scheme of its redirect_uri, \(quoted(bridge.scheme)): no answer would reach "
             + "the broker", at: place(of: "bridge"))
       }
-      guard Endpoint.url(bridge.forward.absoluteString, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else {
+      guard Endpoint.url(bridge.forward.absoluteString, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else {
         continue
       }
       report.problem(
@@ -114,7 +120,7 @@ extension ProviderSectionCheck {
 
   private func checkAPI(report: inout ConfigurationReport) {
     let signIn = draft.signIn
-    signIn.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
+    signIn.api.check(title, allowInsecureHTTP: draft.server.allowInsecureHTTP, at: place(of:), report: &report)
     if !signIn.apiErrors.isEmpty, signIn.apiErrorPath.isEmpty {
       report.problem(
         "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: place(of: "api_errors"),

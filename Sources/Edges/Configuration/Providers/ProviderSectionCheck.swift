@@ -16,7 +16,7 @@ struct ProviderSectionCheck {
   var sources: Settings.Sources
 
   var title: String { "[provider.\(name)]" }
-  var kind: ProviderSettings.Kind { draft.kind }
+  var kind: ProviderSettings.Kind { draft.server.kind }
   func place(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
@@ -33,13 +33,13 @@ struct ProviderSectionCheck {
     warn(report: &report)
     guard draft.clientID != nil || table["client_id"] == nil else { return nil }
     var settings = draft.made()
-    settings.issuer = issuer
-    settings.discovery = discovery
-    settings.discoveryURL = readDiscoveryURL(discovery, report: &report)
-    settings.client = client.credential
-    settings.clientSecret = client.secret
-    settings.requestObjectKey = client.requestObjectKey
-    settings.tls = tls
+    settings.server.issuer = issuer
+    settings.server.discovery = discovery
+    settings.server.discoveryURL = readDiscoveryURL(discovery, report: &report)
+    settings.client.credential = client.credential
+    settings.client.secret = client.secret
+    settings.authorization.requestObjectKey = client.requestObjectKey
+    settings.server.tls = tls
     return settings
   }
 
@@ -54,7 +54,7 @@ struct ProviderSectionCheck {
       return nil
     }
     do throws(IssuerError) {
-      return try Issuer(text, allowInsecureHTTP: draft.allowInsecureHTTP)
+      return try Issuer(text, allowInsecureHTTP: draft.server.allowInsecureHTTP)
     } catch {
       report.problem("\"issuer\" in \(title): \(error)", at: place(of: "issuer"))
       return nil
@@ -70,14 +70,15 @@ struct ProviderSectionCheck {
       }
       return style
     case nil:
-      let isComplete = draft.endpoints.authorization != nil && (draft.endpoints.token != nil || isImplicit)
+      let isComplete =
+        draft.server.endpoints[.authorization] != nil && (draft.server.endpoints[.token] != nil || isImplicit)
       return kind == .oidc ? .openID : (draft.issuer == nil || isComplete ? nil : .oauth)
     }
   }
 
   private func readDiscoveryURL(_ discovery: DiscoveryStyle?, report: inout ConfigurationReport) -> URL? {
     guard let text = draft.discoveryURL else { return nil }
-    guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) else {
+    guard let url = Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) else {
       report.problem(
         "\"discovery_url\" in \(title) must be an https URL without user or fragment", at: place(of: "discovery_url"))
       return nil
@@ -90,8 +91,8 @@ struct ProviderSectionCheck {
   }
 
   private func checkEndpoints(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
-    for (key, text) in draft.endpoints.byKey {
-      guard let text, Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else { continue }
+    for (key, text) in draft.endpointTexts {
+      guard Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else { continue }
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil
       report.problem(
         "\"\(key)\" in \(title) must be an https URL without user or fragment", at: place(of: key),
@@ -110,28 +111,29 @@ struct ProviderSectionCheck {
   /// accounts.
   private var authorizationEndpointKeys: [String] {
     let isNeeded =
-      table["client_id"] != nil && draft.endpoints.deviceAuthorization == nil && !draft.allowPassword && !servesAccounts
+      table["client_id"] != nil && draft.server.endpoints[.deviceAuthorization] == nil && !draft.token.allowsPassword
+      && !servesAccounts
     return isNeeded ? ["authorization_endpoint"] : []
   }
 
   private func checkURIs(report: inout ConfigurationReport) {
     // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is; but the messages differ.
-    if let audience = draft.audience {
-      if draft.audienceParameter == nil {
+    if let audience = draft.access.audience {
+      if draft.access.audienceParameter == nil {
         report.problem(
           "\"audience\" in \(title) has no use without \"audience_parameter\"", at: place(of: "audience"),
           suggestion: "add audience_parameter = \"audience\"")
       } else if !TokenAudience.isValid(audience) {
         report.problem("\"audience\" in \(title) has spaces, quotes or other characters", at: place(of: "audience"))
-      } else if draft.audienceParameter == .resource, (try? RedirectURI(audience)) == nil {
+      } else if draft.access.audienceParameter == .resource, (try? RedirectURI(audience)) == nil {
         report.problem(
           "\"audience\" in \(title) must be an absolute URI without a fragment", at: place(of: "audience"))
       }
     }
-    if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
+    if let resource = draft.access.resource, (try? RedirectURI(resource)) == nil {
       report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
     }
-    guard let text = draft.postLogoutRedirectURI else { return }
+    guard let text = draft.logout.postLogoutRedirectURI else { return }
     do throws(RedirectURIError) {
       _ = try RedirectURI(text)
     } catch {
@@ -140,17 +142,17 @@ struct ProviderSectionCheck {
   }
 
   private func warn(report: inout ConfigurationReport) {
-    let prompts = draft.prompt?.split(separator: " ") ?? []
-    let isOnPurpose = draft.prompt?.isEmpty ?? false
+    let prompts = draft.authorization.prompt?.split(separator: " ") ?? []
+    let isOnPurpose = draft.authorization.prompt?.isEmpty ?? false
     // Google and Microsoft have their own rules for it; otherwise OpenID Connect Core §11 applies.
-    if kind == .oidc, draft.issuerRule == .exact, draft.scopes.contains("offline_access"),
+    if kind == .oidc, draft.server.issuerRule == .exact, draft.access.scopes.contains("offline_access"),
       !prompts.contains("consent"), !isOnPurpose, draft.profile != "oidc"
     {
       report.warning(
         "\(title) asks for offline_access without prompt = \"consent\": many providers then give no refresh token "
           + "(OpenID Connect Core §11)", at: place(of: "scopes"))
     }
-    if draft.allowInsecureHTTP, usesPlainHTTP {
+    if draft.server.allowInsecureHTTP, usesPlainHTTP {
       report.warning(
         "\(title) sends secrets over plain http: any host on the path can read them",
         at: place(of: "allow_insecure_http"))
@@ -159,22 +161,18 @@ struct ProviderSectionCheck {
 
   /// Whether an address is only taken because of the switch.
   private var usesPlainHTTP: Bool {
-    let all = [draft.issuer] + draft.endpoints.byKey.map(\.text)
+    let all = [draft.issuer].compactMap(\.self) + draft.endpointTexts.map(\.text)
     return all.contains { text in
-      guard let text else { return false }
-      return Endpoint.url(text, allowInsecureHTTP: true) != nil && Endpoint.url(text, allowInsecureHTTP: false) == nil
+      Endpoint.url(text, allowInsecureHTTP: true) != nil && Endpoint.url(text, allowInsecureHTTP: false) == nil
     }
   }
 }
 
-extension ProviderSettings.Endpoints {
-  fileprivate var byKey: [(key: String, text: String?)] {
-    [
-      ("authorization_endpoint", authorization), ("token_endpoint", token), ("refresh_endpoint", refresh),
-      ("jwks_uri", keys), ("userinfo_endpoint", userinfo), ("revocation_endpoint", revocation),
-      ("introspection_endpoint", introspection), ("end_session_endpoint", endSession),
-      ("pushed_authorization_request_endpoint", pushedAuthorizationRequest),
-      ("device_authorization_endpoint", deviceAuthorization), ("registration_endpoint", registration),
-    ]
+extension ProviderDraft {
+  /// The configured endpoints with their keys.
+  fileprivate var endpointTexts: [(key: String, text: String)] {
+    let all = Endpoint.allCases.map { ($0.rawValue, self.server.endpoints[$0]) }
+    let refresh = [("refresh_endpoint", self.server.refreshEndpoint)]
+    return (all.prefix(2) + refresh + all.dropFirst(2)).compactMap { key, text in text.map { (key, $0) } }
   }
 }

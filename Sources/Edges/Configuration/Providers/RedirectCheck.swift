@@ -17,13 +17,13 @@ struct RedirectCheck {
     guard !settings.callback.enabled else { return }
     for provider in settings.providers {
       let place = place(provider.name)
-      if provider.backchannelLogout {
+      if provider.logout.backchannel {
         report.warning(
           "[provider.\(provider.name)] has backchannel_logout, and [callback] is off: no logout reaches the broker",
           at: place)
       }
-      if case .fixed(let uri) = provider.redirect, !uri.isLoopback { continue }
-      if provider.clientID.isEmpty { continue }
+      if case .fixed(let uri) = provider.client.redirect, !uri.isLoopback { continue }
+      if provider.client.id.isEmpty { continue }
       report.warning(
         "[provider.\(provider.name)] has its redirect_uri on this machine, and [callback] is off: logins end by "
           + "login.handle_callback alone", at: place)
@@ -33,7 +33,7 @@ struct RedirectCheck {
   /// `/go/…` is where browsers begin a login.
   private func checkLinks(report: inout ConfigurationReport) {
     let redirects =
-      settings.providers.map { ($0.name, $0.redirect, false) }
+      settings.providers.map { ($0.name, $0.client.redirect, false) }
       + settings.systems.map { ($0.site.name, $0.site.redirect, $0.redirectsWithNonce) }
     for (name, redirect, isFolder) in redirects {
       let path: String

@@ -169,7 +169,7 @@ actor CallbackServing {
   }
 
   private func wantedPaths() -> [String] {
-    let paths = settings.providers.map(\.redirect).map(Self.path)
+    let paths = settings.providers.map(\.client.redirect).map(Self.path)
     let systems = settings.systems.map { system in
       let path = Self.path(system.site.redirect)
       return system.redirectsWithNonce ? Self.below(path) : path
@@ -189,6 +189,6 @@ actor CallbackServing {
   private static func below(_ path: String) -> String { path.hasSuffix("/") ? "\(path)*" : "\(path)/*" }
 
   private static func postLogoutRedirect(_ provider: ProviderSettings) -> RedirectURI? {
-    provider.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
+    provider.logout.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
   }
 }

@@ -26,10 +26,10 @@ final class FleetProvider: @unchecked Sendable {
 
   var settings: ProviderSettings {
     var settings = ProviderSettings(name: Fleet.provider, kind: .oauth2, displayName: "fleet", clientID: "client")
-    settings.endpoints.authorization = "https://id.example/authorize"
-    settings.endpoints.token = "https://id.example/token"
-    settings.scopes = ["read"]
-    settings.rotation = rotation
+    settings.server.endpoints[.authorization] = "https://id.example/authorize"
+    settings.server.endpoints[.token] = "https://id.example/token"
+    settings.access.scopes = ["read"]
+    settings.refresh.rotation = rotation
     return settings
   }
 

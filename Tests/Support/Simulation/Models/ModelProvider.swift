@@ -56,23 +56,23 @@ final class ModelProvider {
   var settings: ProviderSettings {
     var settings = ProviderSettings(name: name, kind: .oauth2, displayName: name.rawValue, clientID: "client")
     if isDiscovered {
-      settings.issuer = Issuer(rawValue: "https://\(host)")
-      settings.discovery = .oauth
+      settings.server.issuer = Issuer(rawValue: "https://\(host)")
+      settings.server.discovery = .oauth
     } else {
-      settings.endpoints.authorization = "https://\(host)/authorize"
-      settings.endpoints.token = "https://\(host)/token"
-      settings.endpoints.revocation = "https://\(host)/revoke"
+      settings.server.endpoints[.authorization] = "https://\(host)/authorize"
+      settings.server.endpoints[.token] = "https://\(host)/token"
+      settings.server.endpoints[.revocation] = "https://\(host)/revoke"
     }
-    settings.client = .post(secret: Secret("secret"))
-    settings.scopes = ["read"]
-    settings.rotation =
+    settings.client.credential = .post(secret: Secret("secret"))
+    settings.access.scopes = ["read"]
+    settings.refresh.rotation =
       switch rotating {
       case .never, .keepsOld: .none
       case .grace(let length): .grace(.milliseconds(length))
       case .strict: .strict
       }
     // The models grant each request for a resource; without this, the service would not send it at all.
-    if isDeclaredToRotate { settings.narrowing = .verified }
+    if isDeclaredToRotate { settings.refresh.narrowing = .verified }
     return settings
   }
 
