@@ -63,7 +63,7 @@ public final class Broker {
       tokenFiles: tokenFiles, configuration)
     logins = Logins(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations,
-      authorizer: authorizer, audit: audit, addresses: clients.addresses, endings: logout.sessions,
+      door: door, addresses: clients.addresses, endings: logout.sessions,
       registrations: clients.registrations)
     upkeep = Upkeep(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, clients: clients,

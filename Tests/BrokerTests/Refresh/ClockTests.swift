@@ -161,7 +161,7 @@ import Testing
       return answer
     }
     _ = try await rig.token("work")
-    let skew = await rig.broker.providers[provider("example")]?.skew
+    let skew = await rig.broker.providers[provider("example")]?.observed.skew
     #expect((skew?.offset.wholeSeconds) == ahead)
   }
 }

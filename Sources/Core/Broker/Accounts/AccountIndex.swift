@@ -73,6 +73,9 @@ struct AccountIndex: Sendable {
     case several(Set<AccountName>)
   }
 
+  /// The highest number of any attempt. A new grant under an existing name continues from it, so that an answer for the
+  /// earlier grant is not accepted for the new one.
+  private(set) var attempts: UInt64 = 0
   /// The time at which the latest token on disk was issued, when the broker started.
   var newestIssue: Timestamp?
   private(set) var names = SortedNames()
@@ -86,6 +89,7 @@ struct AccountIndex: Sendable {
 
   /// The account's new grant; nil: the account was removed.
   mutating func update(_ account: AccountName, _ grant: Grant?) {
+    attempts = max(attempts, grant?.attempts ?? 0)
     let new = grant.map { grant in
       Entry(
         provider: grant.saved.provider, kind: Kind(grant), isUnattended: grant.saved.kind.isUnattended,

@@ -14,9 +14,6 @@ final class Accounts: Piece {
   nonisolated let cache: TokenCache
   let table: AccountTable
   private var index = AccountIndex()
-  /// The highest number of any attempt. A new grant under an existing name continues from it, so that an answer for the
-  /// earlier grant is not accepted for the new one.
-  private var attempts: UInt64 = 0
   /// Those whose rows on disk cannot be read.
   private(set) var unreadable: Set<AccountName> = []
   /// Those that changed and that the refresh engine has not looked at.
@@ -66,7 +63,7 @@ final class Accounts: Piece {
     get { table[account] }
     set {
       var grant = newValue
-      grant?.numbersAttempts(after: attempts)
+      grant?.numbersAttempts(after: index.attempts)
       table[account] = grant
       touch(account)
     }
@@ -99,7 +96,6 @@ final class Accounts: Piece {
     let grant = table[account]
     index.update(account, grant)
     if grant?.isUnreadable != true, !unreadable.isEmpty { unreadable.remove(account) }
-    attempts = max(attempts, grant?.attempts ?? 0)
     touched.insert(account)
   }
 

@@ -101,18 +101,28 @@ struct AuditLines {
   var failures: [AuditEntry.Who: Int] = [:]
   var budgets = AuditBudgets()
   var programs = AuditPrograms()
-  /// Log lines of refusals, and of each user's other records.
-  var logBudgets: [AuditRefuser.Standing: LogBudget] = [
-    .named: LogBudget(Limit.auditLogLines), .unnamed: LogBudget(Limit.auditLogLinesUnnamed),
-  ]
-  var userLogBudgets: [AuditRefuser: LogBudget] = [:]
-  var furtherUsersLogBudget = LogBudget(Limit.auditLogLines)
-  /// Records that could not be written.
-  var unwritten: [Int64: AuditRecord] = [:]
-  var lost: UInt64 = 0
+  var logBudgets = LogBudgets()
   var nextID: Int64 = 1
-  var isFailing = false
-  var nudge: AsyncStream<Void>.Continuation?
+  var writing = Writing()
+
+  /// Limits of the lines in the log.
+  struct LogBudgets {
+    var refusals: [AuditRefuser.Standing: LogBudget] = [
+      .named: LogBudget(Limit.auditLogLines), .unnamed: LogBudget(Limit.auditLogLinesUnnamed),
+    ]
+    /// Other records of each user.
+    var users: [AuditRefuser: LogBudget] = [:]
+    var furtherUsers = LogBudget(Limit.auditLogLines)
+  }
+
+  struct Writing {
+    /// Records that could not be written.
+    var unwritten: [Int64: AuditRecord] = [:]
+    var lost: UInt64 = 0
+    var isFailing = false
+    /// Wakes the writer.
+    var nudge: AsyncStream<Void>.Continuation?
+  }
 }
 
 extension AuditLines {
@@ -164,7 +174,7 @@ extension AuditLines {
     close(quiet.entry)
     if closing.count > Limit.auditLines {
       closing.remove(at: closing.firstIndex { $0.isRefusal } ?? 0)
-      lost += 1
+      writing.lost += 1
     }
   }
 
@@ -188,41 +198,41 @@ extension AuditLines {
     closing = []
     // Once more with the next flush: a thread may have had it in hand.
     for line in lines.values where uptime - line.lastUptime > line.entry.window.milliseconds { close(line.entry) }
-    defer { lost = 0 }
-    return (records.sorted { $0.0.id < $1.0.id }, lost)
+    defer { writing.lost = 0 }
+    return (records.sorted { $0.0.id < $1.0.id }, writing.lost)
   }
 
   /// How many log lines were omitted before this one; nil: omit this one too. Further users share a budget.
   mutating func takeLogLine(_ user: AuditRefuser, at uptime: Duration) -> Int? {
     guard user.isRefusal else {
-      if userLogBudgets[user] == nil, userLogBudgets.count >= AuditPrograms.users {
-        userLogBudgets = userLogBudgets.filter { !$0.value.isIdle(at: uptime) }
-        guard userLogBudgets.count < AuditPrograms.users else { return furtherUsersLogBudget.take(at: uptime) }
+      if logBudgets.users[user] == nil, logBudgets.users.count >= AuditPrograms.users {
+        logBudgets.users = logBudgets.users.filter { !$0.value.isIdle(at: uptime) }
+        guard logBudgets.users.count < AuditPrograms.users else { return logBudgets.furtherUsers.take(at: uptime) }
       }
-      return userLogBudgets[user, default: LogBudget(Limit.auditLogLines)].take(at: uptime)
+      return logBudgets.users[user, default: LogBudget(Limit.auditLogLines)].take(at: uptime)
     }
     guard user.standing != .own else { return 0 }
-    return logBudgets[user.standing]?.take(at: uptime)
+    return logBudgets.refusals[user.standing]?.take(at: uptime)
   }
 
   /// Omitted lines that are not logged yet: of each user, nil of further ones.
   mutating func omittedLogLines(at uptime: Duration) -> [(user: AuditRefuser?, count: Int)] {
     var omitted: [(AuditRefuser?, Int)] = []
-    for user in Array(userLogBudgets.keys) {
-      if let count = userLogBudgets[user]?.due(at: uptime) { omitted.append((user, count)) }
+    for user in Array(logBudgets.users.keys) {
+      if let count = logBudgets.users[user]?.due(at: uptime) { omitted.append((user, count)) }
     }
-    if let count = furtherUsersLogBudget.due(at: uptime) { omitted.append((nil, count)) }
+    if let count = logBudgets.furtherUsers.due(at: uptime) { omitted.append((nil, count)) }
     return omitted
   }
 
   /// Refusals first, then the oldest.
   mutating func dropBeyondLimit() {
-    guard unwritten.count > Limit.auditUnwritten else { return }
-    let byAge = unwritten.values.sorted { $0.id < $1.id }
+    guard writing.unwritten.count > Limit.auditUnwritten else { return }
+    let byAge = writing.unwritten.values.sorted { $0.id < $1.id }
     let order = byAge.filter { $0.refuser?.isRefusal == true } + byAge.filter { $0.refuser?.isRefusal != true }
-    for record in order.prefix(unwritten.count - Limit.auditUnwritten) {
-      unwritten[record.id] = nil
-      lost += 1
+    for record in order.prefix(writing.unwritten.count - Limit.auditUnwritten) {
+      writing.unwritten[record.id] = nil
+      writing.lost += 1
     }
   }
 }

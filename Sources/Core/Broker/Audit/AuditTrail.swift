@@ -77,7 +77,7 @@ public final class AuditTrail: Sendable {
       state.add(line)
       // Counted first: the writer takes no record without a count, and would not look again soon.
       line.again(pid: pid, at: uptime)
-      state.nudge?.yield()
+      state.writing.nudge?.yield()
       return line
     }
   }
@@ -90,7 +90,7 @@ public final class AuditTrail: Sendable {
     while !Task.isCancelled {
       let (nudges, nudge) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
       let hasNew = state.withLock { state in
-        state.nudge = nudge
+        state.writing.nudge = nudge
         return state.hasNew
       }
       if !hasNew {
@@ -116,7 +116,7 @@ public final class AuditTrail: Sendable {
     let (records, lost) = state.withLock { state in
       let taken = state.take(at: uptime().milliseconds)
       // At once, so that the last look at the end finds them.
-      for (record, _) in taken.0 { state.unwritten[record.id] = record }
+      for (record, _) in taken.0 { state.writing.unwritten[record.id] = record }
       return taken
     }
     if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
@@ -126,24 +126,26 @@ public final class AuditTrail: Sendable {
       if number % 32 == 31 { await giveWay() }
     }
     tellOmitted()
-    let all = state.withLock { $0.unwritten.values.sorted { $0.id < $1.id } }
-    guard let store else { return state.withLock { $0.unwritten = [:] } }
+    let all = state.withLock { $0.writing.unwritten.values.sorted { $0.id < $1.id } }
+    guard let store else { return state.withLock { $0.writing.unwritten = [:] } }
     // Others may have put theirs there since: nothing is cleared.
     guard !all.isEmpty else { return }
     do throws(StoreError) {
       try await store.write(all, most: policy.most)
       let wasFailing = state.withLock { state in
         // Counts from this time are saved next.
-        for record in all where state.unwritten[record.id] == record { state.unwritten[record.id] = nil }
-        defer { state.isFailing = false }
-        return state.isFailing
+        for record in all where state.writing.unwritten[record.id] == record {
+          state.writing.unwritten[record.id] = nil
+        }
+        defer { state.writing.isFailing = false }
+        return state.writing.isFailing
       }
       if wasFailing { logger.notice("the audit trail is written again") }
     } catch {
       let wasFailing = state.withLock { state in
         state.dropBeyondLimit()
-        defer { state.isFailing = true }
-        return state.isFailing
+        defer { state.writing.isFailing = true }
+        return state.writing.isFailing
       }
       if !wasFailing {
         logger.error("the audit trail cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
@@ -183,7 +185,7 @@ public final class AuditTrail: Sendable {
         "\(count) more records of \(user?.name ?? "other users") are only in the audit trail: `grantctl audit`")
     }
     for standing in AuditRefuser.Standing.allCases {
-      guard let omitted = state.withLock({ $0.logBudgets[standing]?.due(at: now) }) else { continue }
+      guard let omitted = state.withLock({ $0.logBudgets.refusals[standing]?.due(at: now) }) else { continue }
       logger.warning("\(omitted) more refusals are only in the audit trail: `grantctl audit --refused`")
     }
   }

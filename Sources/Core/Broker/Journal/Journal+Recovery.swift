@@ -17,10 +17,7 @@ extension Journal {
     outage = (error, since: failingSince ?? now)
     if error.isLoss, !isLost {
       // Data missing from the disk exist only in memory: the database is rebuilt at once.
-      let pause = mending.pause
-      mending = Mending()
-      mending.pause = pause
-      if let pause { waiters.wake(pause) } else { mending.isUrgent = true }
+      if let pause = mending.hurry() { waiters.wake(pause) }
     }
     if isNew {
       emit(
@@ -30,8 +27,8 @@ extension Journal {
     runtime.summary.changed()
     // A write now would change another broker's state.
     if case .owned = error { return runtime.lifecycle.lost(error) }
-    guard recovery == nil, !isStopped else { return }
-    recovery = .trying
+    guard mending.recovery == nil, !isStopped else { return }
+    mending.recovery = .trying
     Task { await recover() }
   }
 
@@ -59,7 +56,7 @@ extension Journal {
       guard failure != nil, !isStopped else { break }
       await tryStore()
     }
-    recovery = nil
+    mending.recovery = nil
     // It may have failed again in the interim.
     if let failure, !isStopped { failed(failure) }
   }
@@ -87,11 +84,11 @@ extension Journal {
 
   /// One at a time: a concurrent caller finds it done, or repeats it.
   private func rebuild() async {
-    // What memory has is older than what other brokers wrote.
-    guard recovery != .rebuilding, !isShared else { return }
+    // Memory is older than the rows that other brokers wrote.
+    guard mending.recovery != .rebuilding, !isShared else { return }
     // A commit during the copy of memory is in the copy or fails: never only in the old database.
-    recovery = .rebuilding
-    defer { if recovery == .rebuilding { recovery = .trying } }
+    mending.recovery = .rebuilding
+    defer { if mending.recovery == .rebuilding { mending.recovery = .trying } }
     await awaitCommits()
     guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved.waiting
@@ -174,8 +171,8 @@ extension Journal {
     // Even with a known full disk: damage may have occurred since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     // It ends, and the stop waits no longer than it may.
-    while recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
-    if failure?.isLoss == true, recovery != .rebuilding { await rebuild() }
+    while mending.recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
+    if failure?.isLoss == true, mending.recovery != .rebuilding { await rebuild() }
   }
 
   /// Waits until no commit is under way, but not for one that hangs.

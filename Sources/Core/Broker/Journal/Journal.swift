@@ -23,8 +23,6 @@ final class Journal: Piece {
   var known = KnownRevisions()
   /// Rows on disk that cannot be read, except those of known accounts.
   private(set) var setAside: [SetAsideRow] = []
-  /// The recovery is under way.
-  var recovery: Recovery?
   var mending = Mending()
   var examination: Examination
   private var locks = Locks<AccountName>()
@@ -58,12 +56,6 @@ final class Journal: Piece {
     /// The result of the last check.
     var notices: [String] = []
     var isUnderWay = false
-  }
-
-  enum Recovery {
-    case trying
-    /// The database is being rebuilt: no other commits.
-    case rebuilding
   }
 
   init(_ store: any Store, _ runtime: Runtime) {
@@ -156,7 +148,7 @@ final class Journal: Piece {
     _ body: () async throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     // SQLite takes commits into a file that was removed, and they are lost.
-    if let failure, failure.isLoss || recovery == .rebuilding { throw failure }
+    if let failure, failure.isLoss || mending.recovery == .rebuilding { throw failure }
     let begun = uptime
     let number = commits.begin(at: begun)
     let result: Result

@@ -2,13 +2,29 @@ extension Journal {
   /// The delay before the disk is tried again. A disk that soon fails again, such as a nearly full one, continues with
   /// longer delays.
   struct Mending {
+    enum Recovery {
+      case trying
+      /// The database is being rebuilt: no other commits.
+      case rebuilding
+    }
+
+    /// The recovery is under way.
+    var recovery: Recovery?
     private var delays = Limit.mendingDelays[...]
     /// The next try waits for nothing.
-    var isUrgent = false
+    private var isUrgent = false
     /// When it last worked again.
     var ended: Duration?
     /// The wait for the next try.
     var pause: Waiters.Key?
+
+    /// The database is lost: the next try waits for nothing.
+    ///
+    /// - Returns: the wait to end.
+    mutating func hurry() -> Waiters.Key? {
+      (delays, isUrgent, ended) = (Limit.mendingDelays[...], pause == nil, nil)
+      return pause
+    }
 
     mutating func nextDelay(at now: Duration) -> Duration {
       if isUrgent {

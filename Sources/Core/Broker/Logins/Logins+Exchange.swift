@@ -85,7 +85,7 @@ extension Logins {
         connection.transportHint(for: failure, setting: provider.section).map {
           "\($0) Then start again with `grantctl login`."
         } ?? "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
-    case .invalid: if let skew = connection.skew, skew.isWorthWarning { error.hint = Self.clockHint(skew) }
+    case .invalid: if let skew = connection.observed.skew, skew.isWorthWarning { error.hint = Self.clockHint(skew) }
     case .misconfigured, .tokenRefused, .denied, .unsupported: break
     }
     return error

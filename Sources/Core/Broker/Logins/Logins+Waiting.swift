@@ -17,7 +17,7 @@ extension Logins {
 
   /// Whether it is of the caller's user, for an account that it may sign in to: not all programs of a user may.
   private func isOwn(_ login: Login, _ method: String, _ caller: Principal) -> Bool {
-    let policy = authorizer.policy
+    let policy = door.authorizer.policy
     guard !policy.isPrivileged(caller) else { return true }
     return login.saved.uid == caller.uid
       && policy.allows(.login, method: method, account: login.saved.account.rawValue, caller: caller)
@@ -141,7 +141,7 @@ extension Logins {
   func complete(_ login: SavedLogin, _ phase: Login.Phase) {
     guard end(login.id, phase) != nil else { return }
     measures.loginEnded(login.provider, succeeded: true)
-    audit.record(login: login, .loginCompleted)
+    door.audit.record(login: login, .loginCompleted)
     emit(login: login, .loginCompleted)
   }
 
@@ -151,7 +151,7 @@ extension Logins {
   func fail(_ id: LoginID, _ error: RPCError) async -> RPCError {
     guard let login = end(id, .failed(error, at: now)) else { return error }
     measures.loginEnded(login.provider, succeeded: false)
-    audit.record(login: login, .loginFailed, error)
+    door.audit.record(login: login, .loginFailed, error)
     emit(login: login, .loginFailed, error)
     logger.notice(
       "login of \(login.account) failed: \(error.message)",

@@ -10,8 +10,7 @@ final class Logins: Piece {
   let providers: ProviderDirectory
   let journal: Journal
   let revocations: Revocations
-  let authorizer: Authorizer
-  let audit: AuditLog
+  let door: Door
   let addresses: CallbackAddresses
   let endings: SessionEndings
   /// Logins by id. Ended ones are kept for a while, so that waiting callers learn the result.
@@ -23,7 +22,7 @@ final class Logins: Piece {
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
-    authorizer: Authorizer, audit: AuditLog, addresses: CallbackAddresses, endings: SessionEndings,
+    door: Door, addresses: CallbackAddresses, endings: SessionEndings,
     registrations: Registrations
   ) {
     self.runtime = runtime
@@ -31,8 +30,7 @@ final class Logins: Piece {
     self.providers = providers
     self.journal = journal
     self.revocations = revocations
-    self.authorizer = authorizer
-    self.audit = audit
+    self.door = door
     self.addresses = addresses
     self.endings = endings
     self.registrations = registrations

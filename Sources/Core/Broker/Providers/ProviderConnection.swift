@@ -22,9 +22,14 @@ final class ProviderConnection: Piece {
   var refreshesAtOnce: Int
   /// How old its refresh tokens get.
   var learned: LearnedLifetime
-  /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
-  private var nonces: [String: String] = [:]
-  private(set) var skew: ClockSkew?
+  private(set) var observed = Observed()
+
+  /// Data of responses that remain valid under other settings.
+  struct Observed {
+    /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
+    fileprivate var nonces: [String: String] = [:]
+    fileprivate(set) var skew: ClockSkew?
+  }
 
   /// Observations for users.
   struct Remarks {
@@ -182,7 +187,7 @@ final class ProviderConnection: Piece {
     suspension = nil
     history.clientRefusals = ClientRefusals()
     history.lastSuccess = nil
-    skew = nil
+    observed.skew = nil
   }
 
   /// The difference between the provider's `Date` and this machine's clock (RFC 9110 §6.6.1).
@@ -194,8 +199,8 @@ final class ProviderConnection: Piece {
     let middle = sent + (received - sent).scaled(by: 0.5)
     let offset = middle - (date + .milliseconds(500))
     let size = max(offset, .zero - offset)
-    let wasLarge = skew?.isWorthWarning ?? false
-    skew = ClockSkew(offset: offset)
+    let wasLarge = observed.skew?.isWorthWarning ?? false
+    observed.skew = ClockSkew(offset: offset)
     guard size > Limit.skewWorthWarning, !wasLarge else { return }
     let name = provider.name
     logger.warning(
@@ -232,7 +237,7 @@ final class ProviderConnection: Piece {
   ) async -> Result<HTTPResponse, ProviderFailure> {
     guard !request.signatures.isEmpty else { return await sendOnce(request, use, late, latest) }
     let origin = request.origin
-    var nonce = nonces[origin]
+    var nonce = observed.nonces[origin]
     for isLast in [false, true] {
       let signed: HTTPRequest
       do throws(SigningKeyError) {
@@ -242,8 +247,8 @@ final class ProviderConnection: Piece {
       }
       let result = await sendOnce(signed, use, late, latest)
       guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
-      if nonces[origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
-      nonces[origin] = fresh
+      if observed.nonces[origin] == nil, observed.nonces.count >= Limit.nonces { observed.nonces = [:] }
+      observed.nonces[origin] = fresh
       guard response.asksForDPoPNonce, fresh != nonce, !isLast else { return result }
       nonce = fresh
     }
@@ -254,7 +259,7 @@ final class ProviderConnection: Piece {
   func signed(_ request: HTTPRequest) throws(SigningKeyError) -> HTTPRequest {
     guard !request.signatures.isEmpty else { return request }
     return try request.signed(
-      at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonces[request.origin])
+      at: now, identifier: { surroundings.token(bytes: 16) }, nonce: observed.nonces[request.origin])
   }
 
   /// Its result.
@@ -262,9 +267,9 @@ final class ProviderConnection: Piece {
   /// - Returns: whether it had no effect because the server's nonce was missing, which the next one has.
   func noteNonce(_ response: HTTPResponse, to request: HTTPRequest) -> Bool {
     guard !request.signatures.isEmpty, let fresh = response.dpopNonce else { return false }
-    if nonces[request.origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
-    defer { nonces[request.origin] = fresh }
-    return response.asksForDPoPNonce && fresh != nonces[request.origin]
+    if observed.nonces[request.origin] == nil, observed.nonces.count >= Limit.nonces { observed.nonces = [:] }
+    defer { observed.nonces[request.origin] = fresh }
+    return response.asksForDPoPNonce && fresh != observed.nonces[request.origin]
   }
 
   /// The latest time since boot at which a request may be sent; nil: it may not be sent any more.

@@ -14,8 +14,6 @@ final class RefreshEngine: Piece {
   let providers: ProviderDirectory
   let journal: Journal
   let revocations: Revocations
-  /// When each account wants to be looked at again.
-  var schedule = MomentHeap<AccountName>()
   var queues = RefreshQueues()
   var endings = RefreshTokenEndings()
   var trades = RefreshTrades()
@@ -48,7 +46,7 @@ final class RefreshEngine: Piece {
   /// Begins due work, and returns the next time; nil: not before a change.
   func tick() -> Timestamp? {
     let isMore = collectDue()
-    var next = isMore ? now : schedule.first()?.at
+    var next = isMore ? now : queues.schedule.first()?.at
     for connection in providers.all {
       guard let moment = dispatch(connection.provider.name, includingDue: true) else { continue }
       next = min(next ?? moment, moment)
@@ -62,15 +60,15 @@ final class RefreshEngine: Piece {
     reschedule()
     defer { reschedule() }
     for _ in 0..<Slices.light {
-      guard let (account, moment) = schedule.first(), moment <= now else { return false }
-      _ = schedule.popFirst()
+      guard let (account, moment) = queues.schedule.first(), moment <= now else { return false }
+      _ = queues.schedule.popFirst()
       look(at: account)
     }
     return true
   }
 
   /// Reserves space for this number of accounts.
-  func reserve(_ count: Int) { schedule.reserve(count) }
+  func reserve(_ count: Int) { queues.schedule.reserve(count) }
 
   /// Updates the moments of changed accounts.
   func reschedule() {
@@ -100,7 +98,7 @@ final class RefreshEngine: Piece {
     guard let grant = accounts.peek(account, .moments) else {
       trades.fetched[account] = nil
       budgets.replacements.forget(account)
-      schedule.remove(account)
+      queues.schedule.remove(account)
       endings.remove(account)
       queues.forget(account)
       return
@@ -125,9 +123,9 @@ final class RefreshEngine: Piece {
     let announcement = nextAnnouncement(grant)
     let soon = placeEnding(account, grant)
     guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement, soon].compactMap(\.self).min() else {
-      return schedule.remove(account)
+      return queues.schedule.remove(account)
     }
-    schedule.set(account, to: next)
+    queues.schedule.set(account, to: next)
   }
 
   /// Stores the end of the refresh token; returns when that will be soon, if it is not yet.

@@ -97,7 +97,7 @@ extension Views {
       queued.add(engine.wantedCount(at: name), ["provider": name.rawValue])
       condition.add(
         state: connection.condition.word, of: ProviderCondition.words, ["provider": name.rawValue])
-      if let offset = connection.skew?.offset { skew.add(offset, ["provider": name.rawValue]) }
+      if let offset = connection.observed.skew?.offset { skew.add(offset, ["provider": name.rawValue]) }
     }
     return [inFlight, queued, condition, skew]
   }

@@ -163,7 +163,7 @@ final class Views: Piece {
     return .init(
       provider: connection.provider.name.rawValue, condition: condition, since: since?.seconds,
       retry_at: retryAt?.seconds,
-      skew_seconds: connection.skew.map { Double($0.offset.milliseconds) / 1000 },
+      skew_seconds: connection.observed.skew.map { Double($0.offset.milliseconds) / 1000 },
       last_error: failure?.message ?? connection.remarks.lastError,
       odd_answers: connection.remarks.oddities.isEmpty ? nil : connection.remarks.oddities,
       lost_grants: measures.providers[connection.provider.name].flatMap { $0.lost == 0 ? nil : Int($0.lost) })

@@ -43,7 +43,7 @@ extension Logins {
   /// A caller that may name any user could let that user sign in for its own account: the callback would no longer
   /// prove the consent of the user at the browser.
   func checkBrowser(_ user: UInt32?, caller: Principal) throws(RPCError) {
-    guard let user, user != caller.uid, !authorizer.policy.isPrivileged(caller) else { return }
+    guard let user, user != caller.uid, !door.authorizer.policy.isPrivileged(caller) else { return }
     throw RPCError(
       .notPermitted, "params.browser_uid: \(user) is another user than the caller (\(caller.uidText))",
       hint: "Leave it out, or start the login as that user. Only root may name others.")
@@ -98,7 +98,7 @@ extension Logins {
       }
       throw waitsAlready(other.saved, caller: caller)
     }
-    guard !authorizer.policy.isPrivileged(caller),
+    guard !door.authorizer.policy.isPrivileged(caller),
       let first = table.turns.first(before: caller.holder, at: own, now: uptime)
     else { return }
     table.turns.refused(caller.holder, at: own, end: uptime, now: uptime)

@@ -3,6 +3,8 @@ import OAuth
 
 /// Each provider's queue, and in which of them each account is: in one at most.
 struct RefreshQueues {
+  /// When each account wants to be looked at again.
+  var schedule = MomentHeap<AccountName>()
   private var queues: [ProviderName: RefreshQueue] = [:]
   private var places: [AccountName: ProviderName] = [:]
 
