@@ -17,10 +17,10 @@ extension CommitQueue {
   /// Makes transactions without an answer void: a transaction that begins later finds another group before it.
   private func fence(_ writer: Writer, _ session: DatabaseSession, _ questions: [Query]) throws -> [Answer] {
     let fence = Data(randomBytes(8))
-    let known = [latest] + unconfirmed
+    let known = [groups.latest] + groups.unconfirmed
     let places = known.indices.map { "$\($0 + 3)::bytea" }.joined(separator: ", ")
     // Its own COMMIT may be without an answer, too.
-    sends(fence)
+    groups.sends(fence)
     let answers = try session.run(
       [
         Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
@@ -35,7 +35,7 @@ extension CommitQueue {
     let found = answers[2].value?.blob
     // Neither the latest group nor one without an answer: this is another copy, and so are its other answers.
     guard let found, known.contains(found) else { throw otherCopy }
-    confirm(fence)
+    groups.confirm(fence)
     return answers
   }
 
@@ -62,17 +62,17 @@ extension CommitQueue {
     let found = try session.ask(
       "SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node.id)], until: deadline
     ).value?.blob
-    let isOther = found.map { $0 != latest && !unconfirmed.contains($0) } ?? !latest.isEmpty
+    let isOther = found.map { $0 != groups.latest && !groups.unconfirmed.contains($0) } ?? !groups.latest.isEmpty
     let group = Data(randomBytes(8))
-    sends(group)
+    groups.sends(group)
     var freed = try node.register(session, group: group, until: deadline)
     if isOther {
       // A dump has leases that were given back since.
       let kept = held.withLock { $0.values.map { String(Int64(bitPattern: $0.fence)) } }
       freed += try node.release(session, except: kept, until: deadline)
     }
-    confirm(group)
-    hasFailed = false
+    groups.confirm(group)
+    groups.hasFailed = false
     tell(Set(freed.map { Report(.account, $0) }))
     return isOther
   }

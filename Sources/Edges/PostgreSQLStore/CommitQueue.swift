@@ -16,12 +16,35 @@ final class CommitQueue: @unchecked Sendable {
   static let patience = Duration.seconds(10)
   /// After a failure to connect, the next attempt waits so long.
   static let pause = Duration.milliseconds(300)
-  private static let mostUnconfirmed = 8
 
   struct Inbox {
     var isOpen = true
     var waiting: [Job] = []
     var isWriting = false
+  }
+
+  private struct Connection {
+    var session: DatabaseSession?
+    var lastFailure: (failure: StoreError, at: Duration)?
+  }
+
+  /// The values of this broker's transactions, by which it recognises the database.
+  struct Groups {
+    private static let mostUnconfirmed = 8
+
+    /// The latest group in the database. Set by ``confirm(_:)``.
+    private(set) var latest = Data()
+    /// Values that transactions without an answer may have written instead of ``latest``, the newest last.
+    private(set) var unconfirmed: [Data] = []
+    /// A group was not written, and ``CommitQueue/enter(_:isOwn:_:until:)`` has not succeeded since.
+    var hasFailed = false
+
+    /// A transaction that writes this value is sent.
+    mutating func sends(_ value: Data) { unconfirmed = unconfirmed.suffix(Self.mostUnconfirmed - 1) + [value] }
+
+    /// The value is in the database. A transaction that was sent before it and still waits for the row's lock finds another
+    /// value than it expects.
+    mutating func confirm(_ value: Data) { (latest, unconfirmed) = (value, []) }
   }
 
   let target: Target
@@ -31,18 +54,12 @@ final class CommitQueue: @unchecked Sendable {
   private let inbox = Mutex(Inbox())
   /// The leases that were granted and not given back.
   let held = Mutex<[AccountName: Lease]>([:])
-  private var session: DatabaseSession?
-  private var lastFailure: (failure: StoreError, at: Duration)?
-  /// A group was not written, and ``enter(_:isOwn:_:until:)`` has not succeeded since.
-  var hasFailed = false
-  /// Values that transactions without an answer may have written instead of ``latest``, the newest last.
-  var unconfirmed: [Data] = []
+  private var connection = Connection()
+  var groups = Groups()
   /// Logins that this store has written.
   private var knownLogins: Set<LoginID> = []
   /// Nil: the node is not registered yet.
   var writer: Writer?
-  /// The latest group in the database. Set by ``confirm(_:)``.
-  private(set) var latest = Data()
   var timeline = ""
   /// Called with the rows that a transaction changed.
   var tell: @Sendable (Set<Report>) -> Void = { _ in }
@@ -98,7 +115,7 @@ final class CommitQueue: @unchecked Sendable {
     inbox.withLock { $0.isOpen = false }
     await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
       queue.async {
-        self.session = nil
+        self.connection.session = nil
         continuation.resume()
       }
     }
@@ -112,18 +129,17 @@ final class CommitQueue: @unchecked Sendable {
   // MARK: On the queue
 
   func connected() throws(StoreError) -> DatabaseSession {
-    if let session, !session.isLost { return session }
-    session = nil
-    if let lastFailure, uptime() - lastFailure.at < Self.pause { throw lastFailure.failure }
+    if let session = connection.session, !session.isLost { return session }
+    connection.session = nil
+    if let last = connection.lastFailure, uptime() - last.at < Self.pause { throw last.failure }
     do {
       let new = try DatabaseSession(target, until: uptime() + Self.patience / 2, uptime: uptime)
       try Self.refusePooler(new, at: target.location, until: uptime() + Self.patience / 2)
-      session = new
-      lastFailure = nil
+      connection = Connection(session: new)
       return new
     } catch {
       let failure = StoreError(error, at: target.location)
-      lastFailure = (failure, uptime())
+      connection.lastFailure = (failure, uptime())
       throw failure
     }
   }
@@ -160,7 +176,7 @@ final class CommitQueue: @unchecked Sendable {
       }
       if group.isEmpty { return }
       let results = write(group)
-      for case .failure(let error) in results where error != .conflict { hasFailed = true }
+      for case .failure(let error) in results where error != .conflict { groups.hasFailed = true }
       for (job, result) in zip(group, results) { job.answer.resume(returning: result) }
     }
   }
@@ -187,13 +203,6 @@ final class CommitQueue: @unchecked Sendable {
     }
   }
 
-  /// A transaction that writes this value is sent.
-  func sends(_ value: Data) { unconfirmed = unconfirmed.suffix(Self.mostUnconfirmed - 1) + [value] }
-
-  /// The value is in the database. A transaction that was sent before it and still waits for the row's lock finds another
-  /// value than it expects.
-  func confirm(_ value: Data) { (latest, unconfirmed) = (value, []) }
-
   var otherCopy: StoreError {
     .shared(.init(.otherCopy, target.location, "this machine's latest write is missing, as in a restored copy"))
   }
@@ -209,15 +218,15 @@ final class CommitQueue: @unchecked Sendable {
     for isLast in [false, true] {
       let session = try connected()
       let group = try CommitGroup(
-        jobs, by: writer, id: Data(randomBytes(8)), after: latest, timeline: timeline,
+        jobs, by: writer, id: Data(randomBytes(8)), after: groups.latest, timeline: timeline,
         intents: try intents(of: jobs, writer, session), isKnown: { knownLogins.contains($0) })
       do {
-        sends(group.id)
+        groups.sends(group.id)
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
           throw otherCopy
         }
-        confirm(group.id)
+        groups.confirm(group.id)
         return group.results(answers)
       } catch let failure as SessionFailure {
         guard failure.isUnknown else { throw failure }

@@ -23,21 +23,21 @@ extension Keeper {
         Query(
           """
           SELECT DISTINCT kind || ' ' || name FROM grantd.change WHERE xact >= $1::text::xid8 AND node <> $2::text
-          """, [.text(position ?? "18446744073709551615"), .text(node.id)]),
+          """, [.text(log.position ?? "18446744073709551615"), .text(node.id)]),
         Query("COMMIT"),
       ])
     let now = clock.uptime()
-    last.catchUp = now
+    log.triedAt = now
     let found = answers[2].value?.text
-    if let identity, found != identity { foundCopy() }
-    let isLate = last.caughtUp.map { now - $0 > Self.kept / 2 } ?? false
+    if let known = log.identity, found != known { foundCopy() }
+    let isLate = log.readAt.map { now - $0 > Self.kept / 2 } ?? false
     // If this query fails, the next reading has the same position and compares all again.
-    let all = mustCompare || isLate ? try everything(session) : []
-    mustCompare = false
-    position = answers[1].value?.text
-    last.caughtUp = now
-    if identity != found {
-      identity = found
+    let all = log.mustCompare || isLate ? try everything(session) : []
+    log.mustCompare = false
+    log.position = answers[1].value?.text
+    log.readAt = now
+    if log.identity != found {
+      log.identity = found
       onTimeline(answers[2].rows.first?[1].text ?? "")
     }
     yield(all)
@@ -62,7 +62,7 @@ extension Keeper {
   }
 
   func hear() {
-    guard let session else { return }
+    guard let session = connection.session else { return }
     do {
       for payload in try session.listen() {
         let lines = payload.split(separator: "\n").map(String.init)
@@ -75,9 +75,9 @@ extension Keeper {
   }
 
   func notify() {
-    let reports = waiting.withLock { waiting in
-      defer { waiting = [] }
-      return waiting
+    let reports = shared.withLock { shared in
+      defer { shared.waiting = [] }
+      return shared.waiting
     }
     guard !reports.isEmpty else { return }
     // Lost, if there is no connection: the others read the change log.

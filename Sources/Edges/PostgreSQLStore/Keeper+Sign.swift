@@ -24,10 +24,10 @@ extension Keeper {
     }
     var state = SharedStoreState(answers[1], machines, own: node.id)
     state.clockOffset = .milliseconds(clockOffset ?? 0)
-    state.isDeaf = isDeaf
+    state.isDeaf = connection.isDeaf
     state.isReplaced = row == nil
     let new = state
-    seen.withLock { $0 = new }
+    shared.withLock { $0.seen = new }
   }
 
   /// The sign of life, which returns the database's time.

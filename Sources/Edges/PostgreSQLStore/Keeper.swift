@@ -8,7 +8,7 @@ import Synchronization
 
 /// The second connection: it listens and notifies, prolongs and releases leases, and gives the machine's sign of life.
 ///
-/// - Note: unchecked, because everything except `waiting` and `seen` is used only on the queue.
+/// - Note: unchecked, because everything except `shared` is used only on the queue.
 final class Keeper: @unchecked Sendable {
   /// Each statement is answered within this time.
   private static let patience = Duration.seconds(5)
@@ -29,41 +29,57 @@ final class Keeper: @unchecked Sendable {
   let target: Target
   let clock: SharedStoreClock
   let changes: AsyncStream<ChangesElsewhere>.Continuation
-  /// What other brokers are not notified of yet.
-  let waiting = Mutex<Set<Report>>([])
-  let seen = Mutex(SharedStoreState())
+  let shared = Mutex(Shared())
   var node: OwnNode
-  var session: DatabaseSession?
-  /// With the node's lock, and nothing else yet.
-  private var claimed: DatabaseSession?
-  private var source: (any DispatchSourceRead)?
+  private(set) var connection = Connection()
   private var timer: (any DispatchSourceTimer)?
-  private var lastAttempt: Duration?
   var last = Times()
-  /// The position in the change log: the oldest transaction that may still have been running.
-  var position: String?
-  /// The database that the position belongs to.
-  var identity: String?
-  /// All accounts are compared at the next reading, since the broker has kept what another copy of the database lacks.
-  var mustCompare = false
-  private let copies = Mutex(Copies())
-  /// Whether the session has the node's lock: no other process has its id.
-  private let owned = Mutex(false)
-  private(set) var isDeaf = false
+  var log = LogReading()
   /// The machine's clock minus the database's, in milliseconds.
   var clockOffset: Int64?
   /// Called when the database is another one than before, with its timeline.
   var onTimeline: @Sendable (String) -> Void = { _ in }
 
+  /// State that any thread may use.
+  struct Shared {
+    var seen = SharedStoreState()
+    /// Changes for the next notification of other brokers.
+    var waiting: Set<Report> = []
+    fileprivate var copies = Copies()
+    /// Whether the session has the node's lock: no other process has its id.
+    var hasNode = false
+  }
+
+  struct Connection {
+    fileprivate(set) var session: DatabaseSession?
+    /// It has the node's lock and does not listen yet.
+    fileprivate var claimed: DatabaseSession?
+    fileprivate var source: (any DispatchSourceRead)?
+    fileprivate var lastAttempt: Duration?
+    /// No notification arrives, as behind some poolers.
+    fileprivate(set) var isDeaf = false
+  }
+
+  /// How far the change log was read.
+  struct LogReading {
+    /// The oldest transaction that may still have been running.
+    var position: String?
+    /// The database that the position belongs to.
+    var identity: String?
+    /// The last attempt, and the last success.
+    var triedAt = Duration.zero
+    var readAt: Duration?
+    /// All accounts are compared at the next reading: the broker has saved the rows that another copy lacks.
+    var mustCompare = false
+  }
+
   struct Times {
     var heartbeat = Duration.zero
-    var catchUp = Duration.zero
     var pruning = Duration.zero
-    var caughtUp: Duration?
   }
 
   /// Copies of the database by their numbers: the latest found, and the latest whose lacks the broker has written back.
-  private struct Copies {
+  fileprivate struct Copies {
     var found = 0
     var kept = 0
   }
@@ -74,43 +90,46 @@ final class Keeper: @unchecked Sendable {
     (self.target, self.node, self.clock, self.changes) = (target, node, clock, changes)
   }
 
-  var state: SharedStoreState { seen.withLock { $0 } }
+  var state: SharedStoreState { shared.withLock { $0.seen } }
 
   // MARK: From everywhere
 
-  var hasNode: Bool { owned.withLock { $0 } }
+  var hasNode: Bool { shared.withLock { $0.hasNode } }
 
-  /// The number of another copy of the database, if the broker has not kept what it lacks.
-  var otherCopy: Int? { copies.withLock { $0.found > $0.kept ? $0.found : nil } }
+  /// The number of another copy of the database, if the broker has not saved the rows that it lacks.
+  var otherCopy: Int? {
+    let copies = shared.withLock { $0.copies }
+    return copies.found > copies.kept ? copies.found : nil
+  }
 
-  /// The database is another copy. The broker keeps what it lacks, and then ``keptOverCopy(_:)`` follows.
+  /// The database is another copy. The broker saves the rows that it lacks, and then ``keptOverCopy(_:)`` follows.
   func foundCopy() {
-    let isFirst = copies.withLock { copies in
-      defer { copies.found += 1 }
-      return copies.found == copies.kept
+    let isFirst = shared.withLock { shared in
+      defer { shared.copies.found += 1 }
+      return shared.copies.found == shared.copies.kept
     }
     if isFirst { changes.yield(.otherCopy) }
   }
 
   /// Compares memory with all rows, unless a further copy was found.
   func keptOverCopy(_ number: Int) {
-    let isLatest = copies.withLock { copies in
-      copies.kept = number
-      return copies.found == number
+    let isLatest = shared.withLock { shared in
+      shared.copies.kept = number
+      return shared.copies.found == number
     }
     guard isLatest else { return }
     queue.async {
-      self.mustCompare = true
-      if let session = try? self.connected(), self.mustCompare { try? self.catchUp(session) }
+      self.log.mustCompare = true
+      if let session = try? self.connected(), self.log.mustCompare { try? self.catchUp(session) }
     }
   }
 
   /// Notifies the other brokers after the commit, in a transaction that is not flushed.
   func tell(_ reports: Set<Report>) {
     guard !reports.isEmpty else { return }
-    let isFirst = waiting.withLock { waiting in
-      defer { waiting.formUnion(reports) }
-      return waiting.isEmpty
+    let isFirst = shared.withLock { shared in
+      defer { shared.waiting.formUnion(reports) }
+      return shared.waiting.isEmpty
     }
     if isFirst { queue.async { self.notify() } }
   }
@@ -170,7 +189,7 @@ final class Keeper: @unchecked Sendable {
       queue.async {
         self.timer?.cancel()
         self.notify()
-        if let session = self.session, !session.isLost {
+        if let session = self.connection.session, !session.isLost {
           try? self.node.end(session, until: self.clock.uptime() + Self.patience)
         }
         self.disconnect()
@@ -193,17 +212,17 @@ final class Keeper: @unchecked Sendable {
 
   func disconnect() {
     // The connection ends now. Its descriptor is closed after the source was cancelled.
-    session?.shutDown()
-    source?.cancel()
-    (source, session) = (nil, nil)
-    owned.withLock { $0 = false }
+    connection.session?.shutDown()
+    connection.source?.cancel()
+    (connection.source, connection.session) = (nil, nil)
+    shared.withLock { $0.hasNode = false }
   }
 
   private func opened() throws -> DatabaseSession {
-    if let lastAttempt, clock.uptime() - lastAttempt < CommitQueue.pause {
+    if let last = connection.lastAttempt, clock.uptime() - last < CommitQueue.pause {
       throw SessionFailure.lost("the connection ended")
     }
-    lastAttempt = clock.uptime()
+    connection.lastAttempt = clock.uptime()
     let new = try DatabaseSession(target, until: clock.uptime() + Self.patience, uptime: clock.uptime)
     try CommitQueue.refusePooler(new, at: target.location, until: clock.uptime() + Self.patience)
     return new
@@ -224,30 +243,30 @@ final class Keeper: @unchecked Sendable {
         _ = try new.ask("SELECT pg_sleep(0.5)", until: clock.uptime() + Self.patience)
       }
     }
-    claimed = new
+    connection.claimed = new
   }
 
   func connected() throws -> DatabaseSession {
-    if let session, !session.isLost { return session }
+    if let session = connection.session, !session.isLost { return session }
     disconnect()
     let new: DatabaseSession
-    if let claimed {
+    if let claimed = connection.claimed {
       new = claimed
-      self.claimed = nil
+      connection.claimed = nil
     } else {
       new = try opened()
     }
     _ = try run(new, [Query("SET synchronous_commit = off"), Query("LISTEN \(Self.channel)")])
-    isDeaf = try !probe(new)
+    connection.isDeaf = try !probe(new)
     try own(new)
-    session = new
+    connection.session = new
     // libpq closes the descriptor. Until the source is cancelled, another one for that number would not fire.
     nonisolated(unsafe) let kept = new
     let source = DispatchSource.makeReadSource(fileDescriptor: new.descriptor, queue: queue)
     source.setEventHandler { [weak self] in self?.hear() }
     source.setCancelHandler { withExtendedLifetime(kept) {} }
     source.activate()
-    self.source = source
+    connection.source = source
     try catchUp(new)
     try beat(new)
     return new
@@ -257,7 +276,7 @@ final class Keeper: @unchecked Sendable {
   private func own(_ session: DatabaseSession) throws {
     guard !hasNode else { return }
     let isLocked = try node.lock(session, until: clock.uptime() + Self.patience)
-    owned.withLock { $0 = isLocked }
+    shared.withLock { $0.hasNode = isLocked }
   }
 
   /// Whether a notification arrives.
@@ -277,7 +296,8 @@ final class Keeper: @unchecked Sendable {
       try own(session)
       let now = clock.uptime()
       if now - last.heartbeat >= OwnNode.heartbeat { try beat(session) }
-      if mustCompare || now - last.catchUp >= (isDeaf ? Self.deafCatchUp : Self.catchUp) { try catchUp(session) }
+      let pause = connection.isDeaf ? Self.deafCatchUp : Self.catchUp
+      if log.mustCompare || now - log.triedAt >= pause { try catchUp(session) }
       if now - last.pruning >= Self.pruning {
         last.pruning = now
         _ = try run(
@@ -290,7 +310,7 @@ final class Keeper: @unchecked Sendable {
       hear()
     } catch {
       let failure = StoreError(error, at: target.location)
-      seen.withLock { $0.failure = failure }
+      shared.withLock { $0.seen.failure = failure }
     }
   }
 }

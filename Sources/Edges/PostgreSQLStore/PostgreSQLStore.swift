@@ -71,7 +71,7 @@ public final class PostgreSQLStore: Store {
     let group = Data(surroundings.randomBytes(8))
     let freed = try await queue.use { session, deadline in
       queue.writer = writer
-      queue.confirm(group)
+      queue.groups.confirm(group)
       return try registered.register(session, group: group, until: deadline)
     }
     queue.tell = { [weak keeper] in keeper?.tell($0) }
@@ -201,7 +201,7 @@ public final class PostgreSQLStore: Store {
     let notices = try await own.examine()
     let (queue, node, isOwn) = (queue, ownNode, keeper.hasNode)
     let isOther = try await queue.use { session, deadline in
-      if queue.hasFailed { return try queue.enter(node, isOwn: isOwn, session, until: deadline) }
+      if queue.groups.hasFailed { return try queue.enter(node, isOwn: isOwn, session, until: deadline) }
       _ = try session.ask("SELECT 1", until: deadline)
       return false
     }

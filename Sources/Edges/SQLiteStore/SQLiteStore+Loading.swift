@@ -12,10 +12,10 @@ extension SQLiteStore {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a separate connection: decrypting the secrets of many accounts takes seconds, and commits continue during this
     // time.
-    let snapshot = try await on(queue) { () throws(StoreError) in
+    let snapshot = try await on(queues.commits) { () throws(StoreError) in
       try Snapshot(self.opening.folder.database, self.sealer)
     }
-    return try await on(packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
+    return try await on(queues.packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
   }
 
   /// A snapshot of the database, with its sealer.
@@ -80,31 +80,31 @@ extension SQLiteStore {
     }
   }
 
-  public var setAside: [SetAsideRow] { found.withLock { Array($0.values) } }
+  public var setAside: [SetAsideRow] { unreadable.withLock { Array($0.found.values) } }
 
   private func keepNote(of rows: [SetAsideRow]) async {
     guard !rows.isEmpty else { return }
-    found.withLock { found in for row in rows { found[row.name] = row } }
+    unreadable.withLock { unreadable in for row in rows { unreadable.found[row.name] = row } }
     // Without them a new database lacks the rows, and the one that is put aside has them.
     let new = try? await reading { db, sealer in
       try rows.reduce(into: [RowName: KeptRow]()) { $0[$1.name] = try KeptRow($1, in: db, sealer) }
     }
-    kept.withLock { kept in
-      var size = kept.values.reduce(0) { $0 + $1.size }
+    unreadable.withLock { unreadable in
+      var size = unreadable.kept.values.reduce(0) { $0 + $1.size }
       for (name, row) in new ?? [:] where size + row.size <= KeptRow.mostBytes {
-        kept[name] = row
+        unreadable.kept[name] = row
         size += row.size
       }
     }
   }
 
   func forgetSetAside(_ isMeant: (SetAsideRow) -> Bool) {
-    let names = found.withLock { found in
-      let names = found.filter { isMeant($0.value) }.map(\.key)
-      for name in names { found[name] = nil }
-      return names
+    unreadable.withLock { rows in
+      for name in rows.found.filter({ isMeant($0.value) }).keys {
+        rows.found[name] = nil
+        rows.kept[name] = nil
+      }
     }
-    kept.withLock { for name in names { $0[name] = nil } }
   }
 
   public func countAccounts() async throws(StoreError) -> Int {
@@ -127,7 +127,7 @@ extension SQLiteStore {
   public func verify() async throws(StoreError) {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a separate connection, which reads a snapshot.
-    try await on(packing) { () throws(StoreError) in try self.opening.verify() }
+    try await on(queues.packing) { () throws(StoreError) in try self.opening.verify() }
     do throws(StoreError) {
       try await bindRows()
     } catch  where !error.isOfDamage {
@@ -139,7 +139,7 @@ extension SQLiteStore {
     _ body: @escaping @Sendable (Database, Sealer) throws -> Value
   ) async throws(StoreError) -> Value {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    return try await on(queue) { () throws(StoreError) in
+    return try await on(queues.commits) { () throws(StoreError) in
       let database = try self.database()
       do {
         let sealer = self.sealer

@@ -50,6 +50,31 @@ public final class SQLiteStore: Store {
     }
   }
 
+  struct Queues {
+    let commits = DispatchQueue(label: "grantd.store")
+    /// Looks at files from outside; apart, so that a slow commit does not keep it.
+    let looking = DispatchQueue(label: "grantd.store.looking")
+    /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
+    let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
+    /// At the end of a run, when the others may hang on a disk.
+    let rescuing = DispatchQueue(label: "grantd.store.rescuing")
+  }
+
+  struct UnreadableRows {
+    var found: [RowName: SetAsideRow] = [:]
+    /// The same rows for a new database, those of accounts not included.
+    var kept: [RowName: KeptRow] = [:]
+  }
+
+  /// Repairs of damage since the store was opened.
+  struct Repaired {
+    var notices: [String]
+    /// How many of them are in the log.
+    var logged = 0
+    /// A damaged database is rebuilt from its readable rows at most once.
+    var isSalvaged = false
+  }
+
   public let location: String
 
   /// Limitations of this file system, for the log.
@@ -65,13 +90,7 @@ public final class SQLiteStore: Store {
   public let lostCommits: LostCommits?
 
   let opening: Opening
-  let queue = DispatchQueue(label: "grantd.store")
-  /// Looks at files from outside; apart, so that a slow commit does not keep it.
-  let looking = DispatchQueue(label: "grantd.store.looking")
-  /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
-  let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
-  /// At the end of a run, when the others may hang on a disk.
-  let rescuing = DispatchQueue(label: "grantd.store.rescuing")
+  let queues = Queues()
   let home: Mutex<Home>
   /// While the lock's file is looked at, and made again.
   let owning = Mutex(())
@@ -80,14 +99,8 @@ public final class SQLiteStore: Store {
   let inbox = Mutex(Inbox(limit: waitingLimit))
   /// Memory of the packed accounts.
   let memory = PackedMemory()
-  /// Rows that cannot be read.
-  let found = Mutex<[RowName: SetAsideRow]>([:])
-  /// The same rows for a new database, those of accounts not included.
-  let kept = Mutex<[RowName: KeptRow]>([:])
-  /// A damaged database is rebuilt from its readable rows at most once.
-  let isSalvaged = Mutex(false)
-  /// Repairs of damage since the store was opened, and how many of them are in the log.
-  let repaired: Mutex<(notices: [String], logged: Int)>
+  let unreadable = Mutex(UnreadableRows())
+  let repaired: Mutex<Repaired>
   public var repairs: [String] { repaired.withLock { $0.notices } }
 
   /// Those that are not in the log yet.
@@ -149,7 +162,7 @@ public final class SQLiteStore: Store {
   ) {
     self.opening = opening
     keyNotices = notices
-    repaired = Mutex((damage, 0))
+    repaired = Mutex(Repaired(notices: damage))
     lostCommits = lost
     self.home = Mutex(home)
     location = opening.folder.database
@@ -165,7 +178,7 @@ public final class SQLiteStore: Store {
         switch inbox.add(Inbox.Commit(changes: changes, work: work, answer: continuation)) {
         case .waits: break
         // Within the lock, so that the queue has things in the order in which the inbox has them.
-        case .first: queue.async { self.drain() }
+        case .first: queues.commits.async { self.drain() }
         case .refused(let error): return error
         }
         return nil
@@ -180,7 +193,7 @@ public final class SQLiteStore: Store {
       let isClosed = inbox.withLock { inbox in
         switch inbox.close(continuation) {
         case .waits: break
-        case .first: queue.async { self.finish() }
+        case .first: queues.commits.async { self.finish() }
         case .done: return true
         }
         return false

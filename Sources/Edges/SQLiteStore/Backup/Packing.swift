@@ -48,7 +48,7 @@ extension SQLiteStore: Vault {
   ) async throws(BackupError) -> Value {
     let result = await withCheckedContinuation {
       (continuation: CheckedContinuation<Result<Value, BackupError>, Never>) in
-      packing.async {
+      queues.packing.async {
         do throws(BackupError) {
           continuation.resume(returning: .success(try work()))
         } catch {

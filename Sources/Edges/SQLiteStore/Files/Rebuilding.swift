@@ -18,7 +18,7 @@ extension SQLiteStore {
     await withCheckedContinuation { (continuation: CheckedContinuation<Result<Value, Failure>, Never>) in
       let isOpen = inbox.withLock { inbox in
         guard inbox.begin(what) else { return false }
-        queue.async {
+        queues.commits.async {
           do throws(Failure) {
             continuation.resume(returning: .success(try work()))
           } catch {
@@ -49,7 +49,7 @@ extension SQLiteStore {
     }
     try opening.folder.withdrawSuccessor()
     let names = Set(state.setAside.map(\.name))
-    let rows = kept.withLock { kept in kept.filter { names.contains($0.key) }.map(\.value) }
+    let rows = unreadable.withLock { rows in rows.kept.filter { names.contains($0.key) }.map(\.value) }
     try opening.draft(state, accounts, kept: rows, under: key, commits: home.withLock { $0.commits.count })
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)

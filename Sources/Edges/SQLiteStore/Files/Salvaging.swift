@@ -276,8 +276,8 @@ extension SQLiteStore {
     do throws(StoreError) {
       return try await read()
     } catch {
-      guard case .corrupt(_, let detail) = error, isSalvaged.withLock({ !$0 }) else { throw error }
-      isSalvaged.withLock { $0 = true }
+      guard case .corrupt(_, let detail) = error, repaired.withLock({ !$0.isSalvaged }) else { throw error }
+      repaired.withLock { $0.isSalvaged = true }
       do throws(StoreError) {
         try await alone(for: .rebuild) { () throws(StoreError) in try self.replaceBySalvage(detail) }.get()
       } catch let failure {
