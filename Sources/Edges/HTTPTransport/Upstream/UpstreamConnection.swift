@@ -18,14 +18,20 @@ final class UpstreamConnection: ChannelInboundHandler {
   private var exchange: UpstreamExchange?
   private var handshake: EventLoopPromise<Void>?
   private var uses = 0
-  private var hasAnswerBegun = false
   private var isRequestSent = false
-  private var isKept = false
-  /// The answer is complete, and the rest of its read is not processed.
-  private var isAnswered = false
+  private var answer = Answer()
   private var isEnding = false
   /// Since the machine started, including suspended time.
   private(set) var idleSince = Duration.zero
+
+  /// The progress of the current answer.
+  private struct Answer {
+    var hasBegun = false
+    /// The connection stays open after it.
+    var isKept = false
+    /// It is complete, and the rest of its read is not processed.
+    var isComplete = false
+  }
 
   /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: a connection in the clear.
   init(_ pool: UpstreamPool, at address: String, by route: UpstreamRoute, handshake: EventLoopPromise<Void>?) {
@@ -49,7 +55,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     self.exchange = exchange
     exchange.connection = self
     uses += 1
-    hasAnswerBegun = false
+    answer = Answer()
     isRequestSent = true
     if exchange.isPaused { setReading(false) }
     if exchange.request.latestSend != nil { dropsUnsent(true) }
@@ -128,8 +134,8 @@ final class UpstreamConnection: ChannelInboundHandler {
       // RFC 9110 §15: a status below 100 is none.
       guard head.status.code >= 100 else { return fail(HTTPParserError.invalidStatus) }
       if let refusal = route.refusal(head) { return fail(refusal) }
-      hasAnswerBegun = true
-      isKept = head.isKeepAlive && head.status != .switchingProtocols
+      answer.hasBegun = true
+      answer.isKept = head.isKeepAlive && head.status != .switchingProtocols
       pool.answered(from: address, by: route)
       exchange.receiver?.upstreamBegan(head)
     case .body(let part): exchange.receiver?.upstreamSent(part)
@@ -137,9 +143,9 @@ final class UpstreamConnection: ChannelInboundHandler {
       self.exchange = nil
       exchange.connection = nil
       if exchange.request.latestSend != nil { dropsUnsent(false) }
-      if isKept, isRequestSent {
+      if answer.isKept, isRequestSent {
         if exchange.isPaused { setReading(true) }
-        isAnswered = true
+        answer.isComplete = true
         idleSince = pool.uptime()
       } else {
         close()
@@ -149,9 +155,9 @@ final class UpstreamConnection: ChannelInboundHandler {
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
-    if isAnswered {
+    if answer.isComplete {
       // Not earlier: data after the answer in the same read do not answer the next request.
-      isAnswered = false
+      answer.isComplete = false
       if !isEnding { pool.free(self) }
     } else {
       exchange?.receiver?.upstreamPaused()
@@ -183,7 +189,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     close()
     guard let exchange else { return }
     // The server closed it as the request was on its way.
-    if uses > 1, !hasAnswerBegun, exchange.request.isRepeatable, !exchange.isRepeated {
+    if uses > 1, !answer.hasBegun, exchange.request.isRepeatable, !exchange.isRepeated {
       exchange.connection = nil
       return pool.repeat(exchange)
     }
@@ -191,11 +197,11 @@ final class UpstreamConnection: ChannelInboundHandler {
       let failure = TransportError(error, host: host, isOpen: true)
       // A first request may meet a server that wants a certificate, and takes nothing. All others may have arrived.
       let isRefused =
-        failure.cause == .proxyCredentials || failure.cause == .tls && uses == 1 && !hasAnswerBegun
+        failure.cause == .proxyCredentials || failure.cause == .tls && uses == 1 && !answer.hasBegun
       return exchange.fail(isRefused ? failure : failure.lost)
     }
     exchange.fail(
-      hasAnswerBegun
+      answer.hasBegun
         ? TransportError(.lost, "the connection to \(host) ended before its answer did") : Self.closed(host))
   }
 

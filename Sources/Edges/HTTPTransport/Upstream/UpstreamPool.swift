@@ -18,6 +18,13 @@ final class UpstreamPool {
   /// The same where other addresses are left: all of them have to be tried before a request's time is over.
   private static let shortConnectTime = TimeAmount.seconds(4)
 
+  private struct Connections {
+    var idle: [UpstreamConnection] = []
+    var open: [ObjectIdentifier: UpstreamConnection] = [:]
+    /// Those being made.
+    var connecting = 0
+  }
+
   let server: UpstreamServer
   private let names: NameLookups
   private let contexts: TLSContexts
@@ -25,11 +32,8 @@ final class UpstreamPool {
   /// Since boot, including suspended time.
   let uptime: @Sendable () -> Duration
   private let loop: any EventLoop
-  private var idle: [UpstreamConnection] = []
+  private var connections = Connections()
   private var waiting: Deque<UpstreamExchange> = []
-  /// Open connections, and those being made.
-  private var open: [ObjectIdentifier: UpstreamConnection] = [:]
-  private var connecting = 0
   private var lastUse = NIODeadline.now()
   private var isClosed = false
   private var latestAddress: String?
@@ -63,8 +67,8 @@ final class UpstreamPool {
   func `repeat`(_ exchange: UpstreamExchange) {
     exchange.isRepeated = true
     guard !isClosed else { return exchange.fail(TransportError(.lost, "the broker is ending")) }
-    let old = idle
-    idle = []
+    let old = connections.idle
+    connections.idle = []
     for connection in old { connection.close() }
     exchange.pool = self
     waiting.prepend(exchange)
@@ -85,7 +89,7 @@ final class UpstreamPool {
   /// Has nothing to do until the next request.
   func free(_ connection: UpstreamConnection) {
     guard !isClosed else { return connection.close() }
-    idle.append(connection)
+    connections.idle.append(connection)
     guard !waiting.isEmpty else { return }
     // Not in this turn: the server's end may have come with its answer, and is seen only then.
     let own = NIOLoopBound(self, eventLoop: loop)
@@ -94,7 +98,7 @@ final class UpstreamPool {
 
   /// Assigns idle connections to waiting requests.
   private func serve() {
-    while !waiting.isEmpty, let connection = idle.last {
+    while !waiting.isEmpty, let connection = connections.idle.last {
       // `uptime` includes suspended time, in which the server's time limit ran on.
       guard connection.isUsable, connection.proxy == proxy, connection.idleSince + Self.idle > uptime() else {
         connection.close()
@@ -107,15 +111,15 @@ final class UpstreamPool {
         continue
       }
       guard next.receiver?.upstreamMaySend() == true else { continue }
-      idle.removeLast()
+      connections.idle.removeLast()
       connection.begin(next)
     }
   }
 
   /// It takes no more requests.
   func closed(_ connection: UpstreamConnection) {
-    guard open.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
-    idle.removeAll { $0 === connection }
+    guard connections.open.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
+    connections.idle.removeAll { $0 === connection }
     connectAsNeeded()
   }
 
@@ -127,8 +131,8 @@ final class UpstreamPool {
   }
 
   private func connectAsNeeded() {
-    while connecting < waiting.count, open.count + connecting < server.pool.size {
-      connecting += 1
+    while connections.connecting < waiting.count, connections.open.count + connections.connecting < server.pool.size {
+      connections.connecting += 1
       connect()
     }
   }
@@ -211,16 +215,16 @@ final class UpstreamPool {
   }
 
   private func ready(_ connection: UpstreamConnection) {
-    connecting -= 1
-    open[ObjectIdentifier(connection)] = connection
+    connections.connecting -= 1
+    connections.open[ObjectIdentifier(connection)] = connection
     guard !isClosed else { return connection.close() }
     connection.isReady(at: uptime())
-    idle.append(connection)
+    connections.idle.append(connection)
     serve()
   }
 
   private func failed(_ error: TransportError) {
-    connecting -= 1
+    connections.connecting -= 1
     nextWaiting()?.fail(error)
     connectAsNeeded()
   }
@@ -232,15 +236,15 @@ final class UpstreamPool {
     var waiting = 0
   }
 
-  var counts: Counts { Counts(idle: idle.count, open: open.count, waiting: waiting.count) }
+  var counts: Counts { Counts(idle: connections.idle.count, open: connections.open.count, waiting: waiting.count) }
 
   // MARK: Time and the end
 
   /// Closes long-idle connections; false: none left.
   func checkTime(_ now: NIODeadline) -> Bool {
-    let old = idle.filter { $0.idleSince + Self.idle < uptime() }
+    let old = connections.idle.filter { $0.idleSince + Self.idle < uptime() }
     for connection in old { connection.close() }
-    return !open.isEmpty || connecting > 0 || !waiting.isEmpty || lastUse + Self.kept > now
+    return !connections.open.isEmpty || connections.connecting > 0 || !waiting.isEmpty || lastUse + Self.kept > now
   }
 
   func close() {
@@ -248,6 +252,6 @@ final class UpstreamPool {
     let exchanges = waiting
     waiting = []
     for one in exchanges { one.fail(TransportError(.notSent, "the broker is ending")) }
-    for connection in Array(open.values) { connection.close() }
+    for connection in Array(connections.open.values) { connection.close() }
   }
 }

@@ -16,13 +16,14 @@ struct HTTPServing: Sendable {
   init(_ places: Places, _ kept: KeptDescriptors, logger: Logger) {
     self.places = places
     metrics = LocalServing(
-      "metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, keeper: kept.loopback("metrics"),
+      .init(
+        name: "metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, keeper: kept.loopback("metrics")),
       logger: logger)
-    port = LocalServing("HTTP", key: "[http] listen", keeper: kept.loopback("http"), logger: logger)
+    port = LocalServing(.init(name: "HTTP", key: "[http] listen", keeper: kept.loopback("http")), logger: logger)
     var limits = HTTPServer.Limits()
     // As for the broker's own socket: the policy decides, by the kernel's identification of the caller.
     limits.mode = places.instance == .system ? 0o666 : 0o600
-    socket = LocalServing("HTTP", key: "[http] unix", limits: limits, logger: logger)
+    socket = LocalServing(.init(name: "HTTP", key: "[http] unix", limits: limits), logger: logger)
   }
 
   func open(_ settings: Settings, _ broker: Broker, _ application: LoopbackApplication) async {

@@ -11,24 +11,15 @@ actor LocalServing {
   /// Between attempts to get a taken address.
   private static let retryPause = Duration.seconds(3)
 
-  /// The name for messages, and its setting.
-  private let name: String
-  private let key: String
-  /// The path of its page.
-  private let path: String
-  private let limits: HTTPServer.Limits
-  private let keeper: HTTPServer.SocketKeeper?
+  private let setting: Setting
   private let logger: Logger
   private var application: (any HTTPApplication)?
   private var wanted: LocalListener?
-  private var server: HTTPServer?
-  /// Where `server` listens. After a reload that could not listen elsewhere, this is still the address of before.
-  private var served: LocalListener?
-  /// The same for people, with the port that the kernel chose.
-  private var servedPlace = ""
+  /// After a reload that could not listen elsewhere, this is still the server of before.
+  private var served: Opened?
   private var retry: Task<Void, Never>?
-  /// A server that a reload opened before anything else changed, its address, and how many reloads wait to use it.
-  private var prepared: (server: HTTPServer, address: LocalListener, place: String, users: Int)?
+  /// A server that a reload opened before anything else changed, and how many reloads wait to use it.
+  private var prepared: (opened: Opened, users: Int)?
   /// The preparation that came last; the next begins when it has ended.
   private var preparation: Task<Result<Void, RPCError>, Never>?
   /// The last failure in the log, so that attempts do not fill it.
@@ -38,19 +29,28 @@ actor LocalServing {
   /// The change that came last; the next begins when it has ended.
   private var latest: Task<String?, Never>?
 
-  /// - Parameters:
-  ///   - name: such as `metrics`.
-  ///   - key: such as `[metrics] listen`.
-  ///   - keeper: holds the sockets of a port over a restart; nil: they are not held.
-  init(
-    _ name: String, key: String, path: String = "", limits: HTTPServer.Limits = .init(),
-    keeper: HTTPServer.SocketKeeper? = nil, logger: Logger
-  ) {
-    self.keeper = keeper
-    self.path = path
-    self.name = name
-    self.key = key
-    self.limits = limits
+  struct Setting {
+    /// Such as `metrics`, for messages.
+    var name: String
+    /// Such as `[metrics] listen`.
+    var key: String
+    /// The path of its page.
+    var path = ""
+    var limits = HTTPServer.Limits()
+    /// Holds the sockets of a port over a restart; nil: they are not held.
+    var keeper: HTTPServer.SocketKeeper?
+  }
+
+  /// A server that listens.
+  private struct Opened {
+    let server: HTTPServer
+    let address: LocalListener
+    /// The address for users, with the port that the kernel chose.
+    let place: String
+  }
+
+  init(_ setting: Setting, logger: Logger) {
+    self.setting = setting
     self.logger = logger
   }
 
@@ -79,30 +79,30 @@ actor LocalServing {
 
   private func prepareNow(_ address: LocalListener?) async throws(RPCError) {
     // Two reloads at once want the same address: of two servers in one place only one can listen.
-    if prepared?.address == address, prepared != nil {
+    if prepared?.opened.address == address, prepared != nil {
       prepared?.users += 1
       return
     }
     await forgetPrepared()
     // A wanted address is tried again automatically, and only one of two servers can listen at one place.
-    guard !isClosed, let address, let application, address != wanted, address != served,
-      !(served.map { $0.isSamePlace(as: address) } ?? false)
+    guard !isClosed, let address, let application, address != wanted, address != served?.address, !isServing(address)
     else { return }
     let new = server(at: address, application)
     do throws(HTTPServerError) {
-      prepared = (new, address, try await new.start(), 1)
+      prepared = (Opened(server: new, address: address, place: try await new.start()), 1)
     } catch {
       await new.stop()
       // Another reload has begun to serve it during this time.
-      if address == wanted || address == served { return }
+      if address == wanted || address == served?.address { return }
       throw RPCError(
-        .invalidConfiguration, "\(name) cannot be served on \(error.place): \(error.message)", hint: error.hint(key))
+        .invalidConfiguration, "\(setting.name) cannot be served on \(error.place): \(error.message)",
+        hint: error.hint(setting.key))
     }
   }
 
   /// Closes what ``prepare(_:)`` opened for this address, if it is not in use by now.
   func abandon(_ address: LocalListener?) async {
-    guard let prepared, prepared.address == address else { return }
+    guard let prepared, prepared.opened.address == address else { return }
     guard prepared.users == 1 else {
       self.prepared?.users -= 1
       return
@@ -111,17 +111,17 @@ actor LocalServing {
   }
 
   private func forgetPrepared() async {
-    let unused = prepared?.server
+    let unused = prepared?.opened.server
     prepared = nil
     await unused?.retire()
   }
 
-  func isServing(_ address: LocalListener) -> Bool { served.map { $0.isSamePlace(as: address) } ?? false }
+  func isServing(_ address: LocalListener) -> Bool { served.map { $0.address.isSamePlace(as: address) } ?? false }
 
   private func server(at address: LocalListener, _ application: any HTTPApplication) -> HTTPServer {
     HTTPServer(
-      address: address, limits: limits, keeper: keeper, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
-      application: application)
+      address: address, limits: setting.limits, keeper: setting.keeper, group: MultiThreadedEventLoopGroup.singleton,
+      logger: logger, application: application)
   }
 
   /// Listens at these settings' addresses, and no longer at others. Failures are logged, returned, and tried again.
@@ -144,42 +144,45 @@ actor LocalServing {
     retry?.cancel()
     _ = await latest?.value
     await forgetPrepared()
-    await server?.stop(within: limit)
+    await served?.server.stop(within: limit)
   }
 
   private func apply(_ address: LocalListener?) async -> String? {
-    guard !isClosed, address != wanted || address != served else { return nil }
+    guard !isClosed, address != wanted || address != served?.address else { return nil }
     retry?.cancel()
     wanted = address
     // A setting that could not be served is corrected back to the address that still is.
-    if let address, address == served {
-      shown.withLock { $0 = .init(setting: key, address: servedPlace, state: "ok") }
+    if let served, address == served.address {
+      shown.withLock { $0 = .init(setting: setting.key, address: served.place, state: "ok") }
       return nil
     }
     // Two servers cannot have one port or path. Otherwise the old address is given up only when the new one is served: until
     // then another user could take it, and receive the requests of clients that still use it.
-    if address == nil || application == nil || served.map({ $0.isSamePlace(as: address) }) ?? false { await retire() }
+    if address == nil || application == nil || address.map(isServing) ?? false { await retire() }
     guard let address, let application else {
       shown.withLock { $0 = nil }
       return nil
     }
-    let opened = prepared.flatMap { $0.address == address ? $0 : nil }
+    let opened = prepared.flatMap { $0.opened.address == address ? $0.opened : nil }
     if opened == nil { await forgetPrepared() }
     prepared = nil
     let new = opened?.server ?? server(at: address, application)
     do throws(HTTPServerError) {
       let place = if let opened { opened.place } else { try await new.start() }
       let isSocket = if case .unix = address { true } else { false }
-      logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
+      logger.notice(
+        "serving \(setting.name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(setting.path)")"])
       await retire()
-      (server, served, servedPlace, logged) = (new, address, place, nil)
-      shown.withLock { $0 = .init(setting: key, address: place, state: "ok") }
+      (served, logged) = (Opened(server: new, address: address, place: place), nil)
+      shown.withLock { $0 = .init(setting: setting.key, address: place, state: "ok") }
       return nil
     } catch {
       await new.stop()
-      let problem = "\(name) cannot be served on \(error.place): \(error.message)"
-      let (hint, message) = (error.hint(key), "\(problem); \(error.hint(key))")
-      shown.withLock { $0 = .init(setting: key, address: error.place, state: "failed", message: problem, hint: hint) }
+      let problem = "\(setting.name) cannot be served on \(error.place): \(error.message)"
+      let (hint, message) = (error.hint(setting.key), "\(problem); \(error.hint(setting.key))")
+      shown.withLock {
+        $0 = .init(setting: setting.key, address: error.place, state: "failed", message: problem, hint: hint)
+      }
       if logged != message { logger.error("\(message)") }
       logged = message
       tryAgain()
@@ -188,8 +191,8 @@ actor LocalServing {
   }
 
   private func retire() async {
-    await server?.retire()
-    (server, served) = (nil, nil)
+    await served?.server.retire()
+    served = nil
   }
 
   private func tryAgain() {
