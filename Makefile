@@ -110,11 +110,11 @@ lint: ## formatting, linters of shell and Python, import rules
 format: ## rewrite the sources in the project's format
 	swift format -i -r Sources Tests Package.swift clients/swift/Package.swift clients/swift/Sources/Grantd examples
 
-docs: deps ## regenerate the reference in docs: rpc, errors, configuration, the list of decisions, manual pages
+docs: deps ## regenerate the reference in docs: rpc, errors, configuration, the list of decisions, manual pages, completions
 	scripts/swiftpm run grantd-reference --write docs
 	scripts/lint/decisions --write
 	@scripts/build-quietly grantd grantctl
-	scripts/package/manual --write .build-make/debug docs/man
+	scripts/package/manual --write .build-make/debug docs
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
@@ -182,9 +182,9 @@ install-files: install-libraries
 	install -m 644 docs/developers/decisions/*.md '$D$(DOCDIR)/docs/developers/decisions/'
 	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
 	install -m 644 docs/recipes/*.md '$D$(DOCDIR)/docs/recipes/'
-	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
-	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
-	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
+	install -m 644 docs/completion/grantctl.bash '$D$(BASHCOMPDIR)/grantctl'
+	install -m 644 docs/completion/_grantctl '$D$(ZSHCOMPDIR)/'
+	install -m 644 docs/completion/grantctl.fish '$D$(FISHCOMPDIR)/'
 	for page in $(MANUAL); do install -m 644 docs/man/$$page '$D$(MANDIR)/man'$${page##*.}/ || exit 1; done
 	for name in $(HELPERS); do echo '.so man1/grantctl-helper.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
 	@echo

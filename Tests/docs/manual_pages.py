@@ -26,12 +26,12 @@ def run(*command):
 
 def wrong_manual_pages(programs, folder):
     """The number of pages, and a line for each that is missing or wrong."""
-    folder = folder / "man"
+    folder = folder / "generated"
     folder.mkdir()
     done = run(ROOT / "scripts" / "package" / "manual", "--write", programs, folder)
     if done.returncode != 0:
         return 0, [f"scripts/package/manual: {done.stderr}"]
-    there = {path.name: path for path in folder.iterdir()}
+    there = {path.name: path for path in (folder / "man").iterdir()}
     names = commands_of(json.loads(run(programs / "grantctl", "--experimental-dump-help").stdout)["command"])
     wrong = [f"{name}(1) is missing" for name in names if f"{name}.1" not in there]
     for word, page in FOUND.items():

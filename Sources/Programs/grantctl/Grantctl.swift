@@ -62,9 +62,6 @@ struct Grantctl: AsyncParsableCommand {
   static func main() async {
     let given = Array(CommandLine.arguments.dropFirst())
     if let names = CompletionNames(given, in: .ofProcess()) { return names.say(given) }
-    if given.count == 2, given[0] == "--generate-completion-script", let text = CompletionScript().text(for: given[1]) {
-      return Terminal.ofProcess().write(.out, text)
-    }
     let arguments = GlobalOptions.moved(given)
     CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
     ProcessFront.begin()

@@ -1,4 +1,3 @@
-import ArgumentParser
 import BrokerAPI
 import Testing
 
@@ -272,13 +271,5 @@ import Testing
       "Narrowed to   read write at https://api.example.com, expires 2026-01-01 00:01:00 (in 1 min)",
       "Narrowed to   read",
     ] { #expect(lines.contains(line)) }
-  }
-
-  @Test("the commands of the protocol complete in each shell", arguments: [CompletionShell.bash, .zsh, .fish])
-  func completions(shell: CompletionShell) {
-    let script = CompletionScript().text(for: shell.rawValue) ?? ""
-    for word in ["exchange", "introspect", "proof", "userinfo", "import", "unregister", "end-session", "always"] {
-      #expect(script.contains(word), "\(word)")
-    }
   }
 }

@@ -1,5 +1,6 @@
 """Completions in the real shells: commands, options, and names that the broker has."""
 
+import pathlib
 import shutil
 import subprocess
 import time
@@ -27,10 +28,12 @@ LINES = (
 )
 
 
-def script(home, shell):
-    path = home.folder / f"completion.{shell}"
-    path.write_text(home.output("--generate-completion-script", shell))
-    return path
+FOLDER = pathlib.Path(__file__).parents[3] / "docs" / "completion"
+
+
+def script(shell):
+    """The one that `make install` puts in place."""
+    return FOLDER / ("_grantctl" if shell == "zsh" else f"grantctl.{shell}")
 
 
 def judge(line, found, wanted, unwanted):
@@ -57,7 +60,7 @@ def prepared(home):
 def bash(home):
     """bash completes commands, options and names."""
     prepared(home)
-    path = script(home, "bash")
+    path = script("bash")
     for line, wanted, unwanted in LINES:
         words = line.split(" ")
         began = time.monotonic()
@@ -81,7 +84,7 @@ def fish(home):
     if not shutil.which("fish"):
         return
     prepared(home)
-    path = script(home, "fish")
+    path = script("fish")
     for line, wanted, unwanted in LINES:
         found = run(home, "fish", "--no-config", "-c", f"source {path}; complete -C '{line}'")
         judge(line, [one.split("\t")[0] for one in found], wanted, unwanted)
@@ -93,7 +96,7 @@ def zsh(home):
     if not shutil.which("zsh"):
         return
     prepared(home)
-    path = script(home, "zsh")
+    path = script("zsh")
     terminal = home.terminal("-f", "-i", program="/usr/bin/zsh", columns=200)
     terminal.type(f"PS1='> '; autoload -U compinit; compinit -D -u; . {path}; setopt no_beep; print rea''dy\n")
     terminal.until("ready")

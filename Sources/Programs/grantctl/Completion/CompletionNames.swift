@@ -4,7 +4,7 @@ import BrokerSocket
 import CredentialHelpers
 
 /// The names that a shell completes: `grantctl complete-names KIND [WORD] [--system | --user | --socket PATH]`. Only the
-/// scripts of ``CompletionScript`` call it.
+/// installed completion scripts call it (scripts/package/completion.py).
 struct CompletionNames {
   static let command = "complete-names"
   private static let most = 1000
