@@ -16,18 +16,21 @@ from grantd_testing.places import ROOT
 from views import WAIT_SECONDS, clean, press, shown
 from world import ANSWER_SECONDS, Skip
 
-# In a mount namespace of its own it connects, returns to the first one, and asks for the page.
-RETURNING = """
+# The first argument is the socket, the second one the way: the process enters a namespace after it has connected, or it
+# ends and leaves the connection to its child.
+LEAVING = """
 import ctypes, os, socket, sys
 CLONE_NEWNS = 0x20000
-libc = ctypes.CDLL(None, use_errno=True)
-first = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-if libc.unshare(CLONE_NEWNS): sys.exit("unshare: " + os.strerror(ctypes.get_errno()))
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
-if libc.setns(first, CLONE_NEWNS): sys.exit("setns: " + os.strerror(ctypes.get_errno()))
+if sys.argv[2] == "enters":
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS): sys.exit("unshare: " + os.strerror(ctypes.get_errno()))
+else:
+    parent = os.getpid()
+    if os.fork(): os._exit(0)
+    while os.getppid() == parent: pass
 connection.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ui.open"}\\n')
-print(connection.makefile().readline())
+print(connection.makefile().readline(), flush=True)
 """
 OLD = "[user]\n\tname = Ada\n"
 GIT = "/use?account=work&tool=git&server=git.example.com"
@@ -208,9 +211,15 @@ def in_sandbox(stage):
 
 
 def from_sandbox(stage):
-    """What counts is where the program was when it connected: its pid may be another program's by now."""
+    """The files that count are those of the process that connected, as it is when it asks for the page."""
     world = stage.world(accounts=["work"])
-    writes_nothing(world, [sys.executable, "-c", RETURNING, world.broker.socket])
+    writes_nothing(world, [sys.executable, "-c", LEAVING, world.broker.socket, "enters"])
+
+
+def of_ended(stage):
+    """The process that connected has ended, and another one asks: the pid says nothing of its files."""
+    world = stage.world(accounts=["work"])
+    writes_nothing(world, [sys.executable, "-c", LEAVING, world.broker.socket, "ends"])
 
 
 def writes_nothing(world, opens):
@@ -269,5 +278,6 @@ def template(stage):
 CASES = {
     "write": write, "write-changed": changed, "write-refused": refused, "write-hangs": hangs, "write-conflict": conflict,
     "write-forged": forged, "write-system": of_system, "write-sandbox": in_sandbox, "write-from-sandbox": from_sandbox,
+    "write-of-ended": of_ended,
     "template": template,
 }

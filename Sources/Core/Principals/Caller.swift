@@ -19,8 +19,6 @@ public struct Caller: Sendable, Hashable {
   public var holder: Holder
   /// Its user id is in a range that `/etc/subuid` gives to a user.
   public var isSubordinate = false
-  /// Its view of the file system; nil: unknown, or it runs as another user than the broker.
-  public var fileView: FileView?
 
   /// - Parameter holder: nil: derived from the user id.
   public init(

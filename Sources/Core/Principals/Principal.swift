@@ -26,14 +26,6 @@ extension Principal {
     }
   }
 
-  /// Its view of the file system when it connected; nil: unknown.
-  public var fileView: FileView? {
-    switch self {
-    case .process(let caller): caller.fileView
-    case .unit, .peer: nil
-    }
-  }
-
   /// The holder that its resources are charged to.
   public var holder: Holder {
     switch self {

@@ -4,6 +4,8 @@ public import BrokerAPI
 public protocol Session: AnyObject, Sendable {
   /// The peer, as its listener identifies it.
   var principal: Principal { get }
+  /// The present view of the file system of the process that connected; nil: it has ended, or the view is unknown.
+  var fileView: FileView? { get }
   /// Queues a notification to this connection. False: the connection was closed, or its queue is full and it is closed
   /// now.
   func notify(method: String, params: JSON) -> Bool
@@ -19,4 +21,5 @@ public protocol Session: AnyObject, Sendable {
 
 extension Session {
   public func decided() {}
+  public var fileView: FileView? { nil }
 }

@@ -52,7 +52,6 @@ package struct Peer: ~Copyable {
         {
           caller.parent = parent
         }
-        if credentials.uid == geteuid() { caller.fileView = Self.fileView(of: credentials.pid, pidfd) }
         slice = origin.userSlice
       } catch {
         close(pidfd)
@@ -65,8 +64,12 @@ package struct Peer: ~Copyable {
     self.pidfd = pidfd
   }
 
-  /// Nil where the kernel cannot tell that the process still runs: the pid could be another one's.
-  private static func fileView(of pid: Int32, _ pidfd: Int32) -> FileView? {
+  /// The present view of the file system of the process that connected; nil: it has ended, or the kernel does not show its
+  /// view. Without the process's descriptor the pid could be another one's.
+  package static func fileView(of socket: Int32, _ pid: Int32) -> FileView? {
+    let pidfd = clinux_peer_pidfd(socket)
+    guard pidfd >= 0 else { return nil }
+    defer { close(pidfd) }
     let view = FileView(process: "\(pid)")
     return isAlive(pidfd) == true ? view : nil
   }

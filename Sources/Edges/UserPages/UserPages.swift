@@ -29,14 +29,14 @@ public final class UserPages: Sendable {
 
   /// A link for the user, at a port where the pages are served.
   ///
-  /// - Parameter opener: the process that requested it.
-  public func open(for user: UInt32, by opener: Principal, port: Int) throws(RPCError) -> UIOpen.Result {
+  /// - Parameter opener: the connection of the process that requested it.
+  public func open(for user: UInt32, by opener: any Session, port: Int) throws(RPCError) -> UIOpen.Result {
     let link = token()
     let sharesFiles = commands.map { $0.fileView == opener.fileView } ?? false
     let isAdded = state.withLock { state in
       state.port = port
       return state.visits.add(
-        link: link, for: user, by: opener.pid, sharesFiles: sharesFiles, at: surroundings.uptime())
+        link: link, for: user, by: opener.principal.pid, sharesFiles: sharesFiles, at: surroundings.uptime())
     }
     guard isAdded else {
       throw RPCError(

@@ -6,8 +6,8 @@ import Synchronization
 public protocol PageOpener: Sendable {
   /// - Parameters:
   ///   - user: whose browser may use the link.
-  ///   - opener: the process that requested it.
-  func open(for user: UInt32, by opener: Principal) async throws(RPCError) -> UIOpen.Result
+  ///   - opener: the connection of the process that requested it.
+  func open(for user: UInt32, by opener: any Session) async throws(RPCError) -> UIOpen.Result
 }
 
 /// The opener, once there is one.
@@ -16,7 +16,10 @@ final class PageOpening: Sendable {
 
   func set(_ new: any PageOpener) { opener.withLock { $0 = new } }
 
-  func open(_ params: UIOpen.Params, for caller: Principal, _ policy: Policy) async throws(RPCError) -> UIOpen.Result {
+  func open(
+    _ params: UIOpen.Params, over session: any Session, _ policy: Policy
+  ) async throws(RPCError) -> UIOpen.Result {
+    let caller = session.principal
     let user: UInt32
     if let named = params.browser_uid { user = named } else { user = try caller.owner() }
     guard user == caller.uid || policy.isPrivileged(caller) else {
@@ -27,7 +30,7 @@ final class PageOpening: Sendable {
     guard let opener = opener.withLock({ $0 }) else {
       throw RPCError(.temporarilyUnavailable, "the broker does not serve its page yet", retryAfter: 1)
     }
-    return try await opener.open(for: user, by: caller)
+    return try await opener.open(for: user, by: session)
   }
 }
 
@@ -35,6 +38,6 @@ final class PageOpening: Sendable {
 
 extension UIOpen: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.upkeep.page.open(call.params, for: call.caller, broker.door.authorizer.policy)
+    try await broker.upkeep.page.open(call.params, over: call.session, broker.door.authorizer.policy)
   }
 }

@@ -1,4 +1,5 @@
 public import BrokerAPI
+import Callers
 import Listening
 import NIOCore
 public import Principals
@@ -11,14 +12,7 @@ public final class Connection: Session {
     var isOpen = true
     var outbox = Outbox()
     var isScheduled = false
-    /// Bytes of notifications that the kernel has not taken yet.
-    var notificationBytes = 0
-    /// Bytes that the loop has taken and the kernel has not.
-    var unread = 0
-    /// Bytes of the outbox and unread ones, as the table counts them for the holder.
-    var counted = 0
-    /// How many of them belong to errors instead of results.
-    var replaced = 0
+    var bytes = Bytes()
     var isOverflown = false
     var hasLeft = false
     /// The socket may be closed later than the connection ends.
@@ -27,6 +21,17 @@ public final class Connection: Session {
     /// There is room for the lines that it could not take.
     var hasRoom = false
     var onClose: [@Sendable () -> Void] = []
+  }
+
+  private struct Bytes {
+    /// Bytes of notifications that the kernel has not taken yet.
+    var ofNotifications = 0
+    /// Bytes that the loop has taken and the kernel has not.
+    var unread = 0
+    /// Bytes of the outbox and unread ones, as the table counts them for the holder.
+    var counted = 0
+    /// How many of them belong to errors instead of results.
+    var replaced = 0
   }
 
   /// The output of the loop's next iteration.
@@ -82,7 +87,12 @@ public final class Connection: Session {
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
 
   public var isReading: Bool {
-    state.withLock { $0.isOpen && $0.outbox.pieces.count + $0.unread <= limits.outbound }
+    state.withLock { $0.isOpen && $0.outbox.pieces.count + $0.bytes.unread <= limits.outbound }
+  }
+
+  /// Under the lock, so that the loop does not close the descriptor.
+  public var fileView: FileView? {
+    state.withLock { $0.isOpen ? Peer.fileView(of: token.descriptor, caller.pid) : nil }
   }
 
   public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
@@ -91,11 +101,11 @@ public final class Connection: Session {
     let line = OutgoingCall(method: method, params: params, id: nil).line()
     let (taken, schedule): (Bool, Bool) = state.withLock { state in
       guard state.isOpen, !state.isOverflown else { return (false, false) }
-      guard state.notificationBytes + line.count <= limits.outbound, mayOwe(line.count, &state) else {
+      guard state.bytes.ofNotifications + line.count <= limits.outbound, mayOwe(line.count, &state) else {
         state.isOverflown = true
         return (false, true)
       }
-      state.notificationBytes += line.count
+      state.bytes.ofNotifications += line.count
       state.outbox.notificationBytes += line.count
       state.outbox.pieces.append(line)
       defer { state.isScheduled = true }
@@ -162,9 +172,9 @@ public final class Connection: Session {
           state.outbox.pieces.append(reply)
         } else {
           let error = instead()
-          if state.replaced + error.count <= limits.unsent, table.addReplaced(error.count, of: share) {
-            state.counted += error.count
-            state.replaced += error.count
+          if state.bytes.replaced + error.count <= limits.unsent, table.addReplaced(error.count, of: share) {
+            state.bytes.counted += error.count
+            state.bytes.replaced += error.count
             state.outbox.pieces.append(error)
           } else {
             state.isOverflown = true
@@ -180,10 +190,10 @@ public final class Connection: Session {
   }
 
   private func mayOwe(_ bytes: Int, _ state: inout State) -> Bool {
-    guard state.counted == 0 || state.counted + bytes <= limits.unsent, table.addUnread(bytes, of: share) else {
-      return false
-    }
-    state.counted += bytes
+    guard state.bytes.counted == 0 || state.bytes.counted + bytes <= limits.unsent,
+      table.addUnread(bytes, of: share)
+    else { return false }
+    state.bytes.counted += bytes
     return true
   }
 
@@ -201,17 +211,17 @@ public final class Connection: Session {
   /// The bytes that wait for the client to read.
   func waits(_ bytes: Int) {
     let (change, replaced) = state.withLock { state in
-      state.unread = bytes
-      let before = (state.counted, state.replaced)
-      state.counted = bytes + state.outbox.pieces.count
-      state.replaced = min(state.replaced, state.counted)
-      return (state.counted - before.0, state.replaced - before.1)
+      state.bytes.unread = bytes
+      let before = (state.bytes.counted, state.bytes.replaced)
+      state.bytes.counted = bytes + state.outbox.pieces.count
+      state.bytes.replaced = min(state.bytes.replaced, state.bytes.counted)
+      return (state.bytes.counted - before.0, state.bytes.replaced - before.1)
     }
     if change != 0 || replaced != 0 { table.changeUnread(by: change, replaced: replaced, of: share) }
   }
 
   func notificationsWritten(_ bytes: Int) {
-    state.withLock { $0.notificationBytes -= bytes }
+    state.withLock { $0.bytes.ofNotifications -= bytes }
   }
 
   /// The connection has ended. Its slot is free at once if its socket is closed, so that a client that waits and closes
@@ -221,8 +231,8 @@ public final class Connection: Session {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
       state.hasDescriptor = hasDescriptor
-      table.changeUnread(by: -state.counted, replaced: -state.replaced, of: share)
-      (state.counted, state.replaced) = (0, 0)
+      table.changeUnread(by: -state.bytes.counted, replaced: -state.bytes.replaced, of: share)
+      (state.bytes.counted, state.bytes.replaced) = (0, 0)
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }

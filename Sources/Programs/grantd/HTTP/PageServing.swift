@@ -27,7 +27,7 @@ actor PageServing: PageOpener {
     self.logger = logger
   }
 
-  func open(for user: UInt32, by opener: Principal) async throws(RPCError) -> UIOpen.Result {
+  func open(for user: UInt32, by opener: any Session) async throws(RPCError) -> UIOpen.Result {
     let failure = await inTurn { await $0.listen() }
     guard let port else {
       throw RPCError(
