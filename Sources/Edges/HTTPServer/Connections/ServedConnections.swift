@@ -16,14 +16,20 @@ final class ServedConnections {
   private var handlers: [ObjectIdentifier: HTTPConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
-  /// Connections that have more to do than they may at a time.
-  private var turns = GroupedRoundRobin<Holder, Holder, HTTPConnectionHandler>()
-  private var areTurnsDue = false
-  private var signal: LoopSignal?
+  private var turns = Turns()
   /// How long those have the loop for before its sockets are looked at.
   private static let turnsTime = TimeAmount.milliseconds(1)
   /// How long they wait where there is no signal.
   private static let turnsPause = TimeAmount.milliseconds(1)
+
+  private struct Turns {
+    /// Connections that have more to do than they may at a time.
+    var waiting = GroupedRoundRobin<Holder, Holder, HTTPConnectionHandler>()
+    var areDue = false
+    var signal: LoopSignal?
+    /// The end of the time in which this pass of the loop handles new input; nil: none handled yet.
+    var passEnd: NIODeadline?
+  }
 
   init(_ limits: HTTPServer.Limits, _ checks: HTTPHeadChecks, loop: any EventLoop) {
     self.limits = limits
@@ -83,8 +89,8 @@ final class ServedConnections {
     tick?.cancel()
     tick = nil
     if isStopping {
-      signal?.close()
-      turns = GroupedRoundRobin()
+      turns.signal?.close()
+      turns.waiting = GroupedRoundRobin()
     }
   }
 
@@ -112,33 +118,30 @@ final class ServedConnections {
 
   // MARK: Turns
 
-  /// The end of the time in which this pass of the loop handles new input; nil: none handled yet.
-  private var passEnd: NIODeadline?
-
   /// Whether there is time left in this pass of the loop. Otherwise the input waits for its slot, since the last of
   /// hundreds of ready connections may belong to another user.
   func hasTime() -> Bool {
     // A loop without sockets has no passes.
     guard hasSockets else { return true }
     let now = NIODeadline.now()
-    if let passEnd { return now < passEnd }
-    passEnd = now + Self.turnsTime
+    if let end = turns.passEnd { return now < end }
+    turns.passEnd = now + Self.turnsTime
     let own = NIOLoopBound(self, eventLoop: loop)
-    loop.execute { own.value.passEnd = nil }
+    loop.execute { own.value.turns.passEnd = nil }
     return true
   }
 
   /// The connection has more to do. Each user has one turn at a time, which the user's units share.
   func wait(_ handler: HTTPConnectionHandler) {
-    turns.append(handler, for: handler.client.share.holder, of: handler.client.share.holder.user)
+    turns.waiting.append(handler, for: handler.client.share.holder, of: handler.client.share.holder.user)
     scheduleTurns()
   }
 
   private func scheduleTurns() {
-    guard !turns.isEmpty, !areTurnsDue else { return }
-    areTurnsDue = true
-    if signal == nil { signal = LoopSignal(loop) { [weak self] in self?.takeTurns() } }
-    if let signal, !signal.isClosed { return signal.send() }
+    guard !turns.waiting.isEmpty, !turns.areDue else { return }
+    turns.areDue = true
+    if turns.signal == nil { turns.signal = LoopSignal(loop) { [weak self] in self?.takeTurns() } }
+    if let signal = turns.signal, !signal.isClosed { return signal.send() }
     let own = NIOLoopBound(self, eventLoop: loop)
     loop.scheduleTask(in: Self.turnsPause) { own.value.takeTurns() }
   }
@@ -146,12 +149,12 @@ final class ServedConnections {
   private func takeTurns() {
     // Who has more to do then waits for the next time.
     defer {
-      areTurnsDue = false
+      turns.areDue = false
       scheduleTurns()
     }
     let end = NIODeadline.now() + Self.turnsTime
     repeat {
-      guard let (_, handler) = turns.take() else { return }
+      guard let (_, handler) = turns.waiting.take() else { return }
       handler.takeTurn()
     } while .now() < end
   }
@@ -164,7 +167,7 @@ final class ServedConnections {
   /// Ends idle connections now, and the others with their answers.
   func stop() {
     isStopping = true
-    if handlers.isEmpty { signal?.close() }
+    if handlers.isEmpty { turns.signal?.close() }
     for handler in Array(handlers.values) { handler.stop() }
   }
 }

@@ -26,12 +26,17 @@ final class CredentialHandler: ChannelInboundHandler {
   }()
   static let tooLarge = 1 << 20
 
-  private let judge: CredentialServer.Judge
-  private let source: CredentialSource
+  /// The functions that decide a request, answer it, and are called for each withheld credential.
+  struct Service: Sendable {
+    let judge: CredentialServer.Judge
+    let source: CredentialSource
+    let onWithheld: @Sendable (CredentialWithheld) -> Void
+  }
+
+  private let service: Service
   private let table: CredentialConnectionTable
   private let limits: CredentialServer.Limits
   private let waiting: CredentialServer.Waiting?
-  private let onWithheld: @Sendable (CredentialWithheld) -> Void
   private let logger: Logger
   /// Makes the holder of a copy of the connection release it; nil: none.
   private var letGo: (@Sendable () -> Void)?
@@ -46,17 +51,14 @@ final class CredentialHandler: ChannelInboundHandler {
   var isWaiting: Bool { if case .asking = state { true } else { false } }
 
   init(
-    judge: @escaping CredentialServer.Judge, source: @escaping CredentialSource, table: CredentialConnectionTable,
-    limits: CredentialServer.Limits, waiting: CredentialServer.Waiting? = nil, letGo: (@Sendable () -> Void)? = nil,
-    onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, logger: Logger
+    _ service: Service, table: CredentialConnectionTable, limits: CredentialServer.Limits,
+    waiting: CredentialServer.Waiting? = nil, letGo: (@Sendable () -> Void)? = nil, logger: Logger
   ) {
-    self.judge = judge
-    self.source = source
+    self.service = service
     self.table = table
     self.limits = limits
     self.waiting = waiting
     self.letGo = letGo
-    self.onWithheld = onWithheld
     self.logger = logger
   }
 
@@ -76,7 +78,7 @@ final class CredentialHandler: ChannelInboundHandler {
     do throws(CredentialRefusal) {
       let peer = try peer(context)
       self.peer = peer
-      ask(try judge(peer.name, peer.caller), context)
+      ask(try service.judge(peer.name, peer.caller), context)
     } catch {
       refuse(error)
     }
@@ -135,7 +137,7 @@ final class CredentialHandler: ChannelInboundHandler {
     let deadline = context.eventLoop.scheduleTask(in: TimeAmount(limit)) { this.value.refuse(.late(limit)) }
     state = .asking(deadline)
     isAsking = true
-    let (source, loop) = (source, context.eventLoop)
+    let (source, loop) = (service.source, context.eventLoop)
     Task {
       let answer = await source(request)
       loop.execute { this.value.take(answer) }
@@ -203,7 +205,7 @@ final class CredentialHandler: ChannelInboundHandler {
   private func tell(_ refusal: CredentialRefusal) {
     let wanted = peer?.name
     if let cause = refusal.cause {
-      onWithheld(
+      service.onWithheld(
         .init(cause: cause, unit: wanted?.unit, id: wanted?.id, caller: peer?.caller, message: refusal.message))
     }
     var metadata: Logger.Metadata = ["reason": "\(refusal.reason)", "hint": "\(refusal.hint)"]

@@ -132,8 +132,8 @@ public final class CredentialServer: Sendable {
   private var handler: @Sendable (CredentialConnectionTable, (@Sendable () -> Void)?) -> CredentialHandler {
     { [judge, source, limits, waiting, onWithheld, logger] table, letGo in
       CredentialHandler(
-        judge: judge, source: source, table: table, limits: limits, waiting: waiting, letGo: letGo,
-        onWithheld: onWithheld, logger: logger)
+        .init(judge: judge, source: source, onWithheld: onWithheld), table: table, limits: limits, waiting: waiting,
+        letGo: letGo, logger: logger)
     }
   }
 
