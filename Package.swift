@@ -17,7 +17,6 @@ let settings: [SwiftSetting] =
   ] + strictness
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
-let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -97,7 +96,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
-    .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -211,6 +209,9 @@ let package = Package(
     .target(
       name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
       swiftSettings: settings),
+    .target(
+      name: "TestHTTP", dependencies: [nioCore, nioPosix, nioHTTP1], path: "Tests/Support/TestHTTP",
+      swiftSettings: settings),
     tests("JSONTests", ["JSON", "TestSupport"]),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI", "TestSupport"]),
@@ -307,8 +308,7 @@ let package = Package(
         "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "DemoProvider", "grantd", "grantctl",
         "grantd-demo-provider",
         "store-fixture",
-        asyncHTTPClient,
-        crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
+        "TestHTTP", crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
       ]),
     // What fuzzing starts from and has found, without a fuzzer; with one below.
     .testTarget(
@@ -320,7 +320,7 @@ let package = Package(
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
       sources: ["Checks", "Replay"], swiftSettings: settings),
-    tests("DemoProviderTests", ["DemoProvider", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
+    tests("DemoProviderTests", ["DemoProvider", "TestHTTP", nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
   cLanguageStandard: .gnu11, cxxLanguageStandard: .cxx17
 )

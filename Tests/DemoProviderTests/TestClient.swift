@@ -1,15 +1,15 @@
-import AsyncHTTPClient
 import DemoProvider
 import Foundation
 import NIOCore
 import NIOHTTP1
 import Synchronization
+import TestHTTP
 
 /// The answer to a request.
 struct Answer: Sendable {
   var status: Int
   var headers: HTTPHeaders
-  /// Nil where the connection ended before the promised length.
+  /// Nil if the connection ended before the promised length.
   var body: String?
 
   var json: DemoServer.JSON? { body.flatMap { DemoServer.JSON(text: $0) } }
@@ -31,31 +31,21 @@ struct TestClient: Sendable {
   static let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
   static let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
-  private static let http: HTTPClient = {
-    var configuration = HTTPClient.Configuration()
-    configuration.redirectConfiguration = .disallow
-    configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 400
-    return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
-  }()
-
   /// Nil where the connection ended without a head.
   func send(
     _ method: HTTPMethod, _ path: String, form: [String: String]? = nil, json: DemoServer.JSON? = nil,
     headers: [String: String] = [:]
   ) async -> Answer? {
-    var request = HTTPClientRequest(url: path.hasPrefix("http") ? path : server.issuer + path)
+    let url = path.hasPrefix("http") ? path : server.issuer + path
+    var request = form.map { TestRequest.form(url, Self.encode($0)) } ?? TestRequest(method, url)
     request.method = method
-    for (name, value) in headers { request.headers.add(name: name, value: value) }
-    if let form {
-      request.headers.add(name: "Content-Type", value: "application/x-www-form-urlencoded")
-      request.body = .bytes(ByteBuffer(string: Self.encode(form)))
-    } else if let json {
+    if let json {
       request.headers.add(name: "Content-Type", value: "application/json")
-      request.body = .bytes(ByteBuffer(string: json.text))
+      request.body = json.text
     }
-    guard let response = try? await Self.http.execute(request, timeout: .seconds(60)) else { return nil }
-    let body = try? await response.body.collect(upTo: 64 * 1024 * 1024)
-    return Answer(status: Int(response.status.code), headers: response.headers, body: body.map { String(buffer: $0) })
+    for (name, value) in headers { request.headers.add(name: name, value: value) }
+    guard let answer = try? await request.send() else { return nil }
+    return Answer(status: answer.status, headers: answer.headers, body: answer.body)
   }
 
   static func encode(_ parameters: [String: String]) -> String {

@@ -1,12 +1,11 @@
 import AsyncClient
-import AsyncHTTPClient
 import BrokerAPI
 import Crypto
 import CryptoExtras
 import DemoProvider
 import Foundation
-import NIOCore
 import NIOHTTP1
+import TestHTTP
 import TestSupport
 
 /// A client's key pair: the private half in a file for the broker, the public half for the provider.
@@ -85,14 +84,13 @@ struct ResourceAnswer: Sendable {
   static func get(
     _ server: DemoServer, token: String, proof: String? = nil, query: String = ""
   ) async throws -> ResourceAnswer {
-    var request = HTTPClientRequest(url: "\(server.issuer)/resource\(query)")
+    var request = TestRequest(.GET, "\(server.issuer)/resource\(query)")
     request.headers.add(name: "Authorization", value: "\(proof == nil ? "Bearer" : "DPoP") \(token)")
     if let proof { request.headers.add(name: "DPoP", value: proof) }
-    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(20))
-    let body = try await response.body.collect(upTo: 1 << 20)
+    let answer = try await request.send()
     return ResourceAnswer(
-      status: Int(response.status.code), nonce: response.headers.first(name: "DPoP-Nonce"),
-      body: DemoServer.JSON(text: String(buffer: body)))
+      status: answer.status, nonce: answer.headers.first(name: "DPoP-Nonce"),
+      body: answer.body.flatMap { DemoServer.JSON(text: $0) })
   }
 }
 

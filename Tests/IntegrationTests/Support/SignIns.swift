@@ -1,11 +1,9 @@
 import AsyncClient
-import AsyncHTTPClient
 import BlockingClient
 import BrokerAPI
 import DemoProvider
 import Foundation
-import NIOCore
-import NIOHTTP1
+import TestHTTP
 
 // The systems that speak OAuth in their own way, by their shipped templates, at the demo server.
 extension Rig {
@@ -170,11 +168,7 @@ extension LoginStart.Result {
 extension Browser {
   /// Sends a form, as a program does.
   static func post(_ url: String, _ form: String) async throws -> (status: Int, body: String) {
-    var request = HTTPClientRequest(url: url)
-    request.method = .POST
-    request.headers.add(name: "Content-Type", value: "application/x-www-form-urlencoded")
-    request.body = .bytes(ByteBuffer(string: form))
-    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(20))
-    return (Int(response.status.code), String(buffer: try await response.body.collect(upTo: 1 << 20)))
+    let answer = try await TestRequest.form(url, form).send()
+    return (answer.status, answer.body ?? "")
   }
 }

@@ -1,9 +1,7 @@
-import AsyncHTTPClient
 import BrokerAPI
 import DemoProvider
 import Foundation
-import NIOCore
-import NIOHTTP1
+import TestHTTP
 import TestSupport
 import Testing
 
@@ -12,13 +10,11 @@ struct ImportTests {
   /// A refresh token that the provider gave to its client elsewhere.
   private static func refreshToken(_ rig: Rig, of user: String = "alice") async throws -> String {
     rig.demo.changeSettings { $0.token.passwordGrant = true }
-    var request = HTTPClientRequest(url: "\(rig.demo.issuer)/token")
-    request.method = .POST
-    request.headers.add(name: "Content-Type", value: "application/x-www-form-urlencoded")
-    request.body = .bytes(
-      Array("grant_type=password&client_id=demo&username=\(user)&password=\(user)-password&scope=openid+email".utf8))
-    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(20))
-    let body = DemoServer.JSON(text: String(buffer: try await response.body.collect(upTo: 1 << 20)))
+    let answer = try await TestRequest.form(
+      "\(rig.demo.issuer)/token",
+      "grant_type=password&client_id=demo&username=\(user)&password=\(user)-password&scope=openid+email"
+    ).send()
+    let body = answer.body.flatMap { DemoServer.JSON(text: $0) }
     guard let token = body?["refresh_token"]?.string else { throw Failed("the provider gives no refresh token") }
     return token
   }
