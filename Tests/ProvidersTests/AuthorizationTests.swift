@@ -114,6 +114,21 @@ import Testing
     }
   }
 
+  @Test("A provider that requires signed requests is refused if the settings have no key for them, with that reason")
+  func signatureRequired() {
+    var demanding = metadata
+    demanding.requiresSignedRequests = true
+    for par in [ProviderSettings.PushedRequests.whenRequired, .always] {
+      do throws(ProviderFailure) {
+        _ = try place(provider { $0.authorization.par = par }, request(), metadata: demanding)
+        Issue.record("sent all the same")
+      } catch {
+        #expect(name(error) == "misconfigured")
+        #expect(error.message.contains("RFC 9101"))
+      }
+    }
+  }
+
   @Test("Configured endpoints win over the document's, and stand alone where there is none")
   func overrides() throws {
     let document = answer(

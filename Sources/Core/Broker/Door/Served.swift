@@ -13,7 +13,8 @@ protocol Served: RPCMethod {
   /// The call after the user's approval, if it needs one.
   @BrokerActor static func approved(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Call<Self>
   /// An answer that needs no state of the broker; nil: ``answer(_:by:)`` makes it. It is made on the worker that read the
-  /// request, so that long answers of one user are made one after the other, in turn with the requests of others.
+  /// request, so that long answers of one user are made one after the other, in turn with the requests of others. No approval
+  /// precedes it, so it is for methods with the access `.open` only.
   static func constant(_ call: Call<Self>, by broker: Broker) -> Result?
   /// The work, once the caller is permitted to call it.
   @BrokerActor static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result

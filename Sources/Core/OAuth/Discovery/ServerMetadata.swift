@@ -15,7 +15,7 @@ public struct ServerMetadata: Sendable, Equatable {
   /// Each authorization request must be pushed (RFC 9126 §5).
   public var requiresPushedRequests = false
   /// Each authorization request must be signed (RFC 9101 §10.5).
-  public private(set) var requiresSignedRequests = false
+  public var requiresSignedRequests = false
 
   /// The lists of offers; nil: the document has no such list.
   public struct Supported: Sendable, Equatable {

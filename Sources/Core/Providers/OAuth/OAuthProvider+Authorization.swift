@@ -160,7 +160,11 @@ extension OAuthProvider {
 
   /// The whole request as a JWT signed by the client (RFC 9101).
   private func requestObject(_ message: AuthorizationRequest, _ opening: Opening) throws -> Secret? {
-    guard let key = settings.authorization.requestObjectKey else { return nil }
+    guard let key = settings.authorization.requestObjectKey else {
+      guard opening.metadata.requiresSignedRequests else { return nil }
+      throw ProviderFailure.misconfigured(
+        message: "the provider requires signed authorization requests (RFC 9101 §10.5), which are not configured", nil)
+    }
     return try message.requestObject(
       key: key, audience: opening.metadata.issuer, at: opening.request.madeAt, identifier: opening.request.identifier)
   }
