@@ -42,3 +42,16 @@ struct ErrorStatus {
     self.token = token
   }
 }
+
+extension TokenRefusal.Code {
+  /// RFC 6749 §5.2.
+  var status: HTTPResponseStatus {
+    switch self {
+    case .invalidClient: .unauthorized
+    case .temporarilyUnavailable: .serviceUnavailable
+    case .serverError: .internalServerError
+    case .invalidRequest, .invalidGrant, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget:
+      .badRequest
+    }
+  }
+}

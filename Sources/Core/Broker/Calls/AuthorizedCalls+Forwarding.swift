@@ -101,7 +101,7 @@ extension AuthorizedCalls {
     // A reload may have taken the origin away.
     let plain = HTTPRequest(
       purpose: .resource, method: sent.method, url: try address(sent.request.url.absoluteString, target.provider),
-      headers: sent.headers.filter { !["authorization", "dpop", "cookie"].contains($0.name.lowercased()) })
+      headers: sent.headers.filter { !CallerHeaders.credentials.contains($0.name.lowercased()) })
     var next = try signed(
       target.provider.authorized(plain, by: token, of: saved), adding: [], token, target, question, sent.permission,
       sent.params)

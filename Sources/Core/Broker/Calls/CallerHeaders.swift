@@ -1,13 +1,15 @@
 /// Headers of a caller's request that do not reach the provider's API. The one list for `request.send` and `/forward`.
+/// All names are in lower case.
 public enum CallerHeaders {
-  /// In lower case. An underscore is equal to a hyphen: servers that pass headers as variables (CGI, WSGI) do not tell them
-  /// apart.
-  public static let refused = [
-    // They belong to the connection (RFC 9110 §7.6.1).
+  /// They belong to the connection (RFC 9110 §7.6.1).
+  public static let ofConnection = [
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host",
     "content-length", "http2-settings",
-    // Credentials.
-    "authorization", "proxy-authorization", "cookie", "cookie2", "dpop",
+  ]
+  public static let credentials = ["authorization", "proxy-authorization", "cookie", "cookie2", "dpop"]
+
+  /// An underscore is equal to a hyphen: servers that pass headers as variables (CGI, WSGI) do not tell them apart.
+  public static let refused = ofConnection + credentials + [
     // An answer is searched for the token, which a compressed or partial one may hide.
     "accept-encoding", "range", "if-range",
     // A server may take the request for another one than was allowed.

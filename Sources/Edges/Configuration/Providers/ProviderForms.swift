@@ -1,3 +1,4 @@
+import Broker
 import FoundationEssentials
 import Grants
 import OAuth
@@ -99,9 +100,7 @@ extension Form where Output == [String: String] {
   }
 
   static var headers: Form {
-    let reserved = [
-      "accept", "authorization", "connection", "content-length", "content-type", "dpop", "host", "transfer-encoding",
-    ]
+    let reserved = CallerHeaders.ofConnection + ["accept", "authorization", "content-type", "dpop"]
     return texts.map("a table of headers") { table throws(Unfit) in
       for name in table.keys.sorted() {
         let isToken =

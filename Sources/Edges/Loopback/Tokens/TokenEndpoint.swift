@@ -212,14 +212,7 @@ extension HTTPReply {
       .init(name: "error", value: .string(refusal.code.rawValue)),
       .init(name: "error_description", value: .string(refusal.safeDescription)),
     ])
-    let usual: HTTPResponseStatus =
-      switch refusal.code {
-      case .invalidClient: .unauthorized
-      case .temporarilyUnavailable: .serviceUnavailable
-      case .serverError: .internalServerError
-      default: .badRequest
-      }
-    self.init(status ?? usual, TokenRefusal.headers, body: ByteBuffer(bytes: body.serialized()))
+    self.init(status ?? refusal.code.status, TokenRefusal.headers, body: ByteBuffer(bytes: body.serialized()))
     if let wait = refusal.retryAfter { headers.add(name: "Retry-After", value: String(wait)) }
     if refusal.code == .invalidClient, isByHeader {
       headers.add(name: "WWW-Authenticate", value: "Basic realm=\"grantd\"")

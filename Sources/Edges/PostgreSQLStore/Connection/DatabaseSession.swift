@@ -1,6 +1,7 @@
 import CLibpq
 import FoundationEssentials
 import Glibc
+import OAuth
 import SQLite
 
 /// A connection to PostgreSQL in pipeline mode. It is used on one queue. Each call has a deadline; after a failure of the
@@ -237,7 +238,6 @@ final class DatabaseSession {
 
   /// One line.
   private static func plain(_ text: String) -> String {
-    let words = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
-    return String(words.filter { !$0.isNewline && ($0.isASCII ? $0 >= " " : true) }.prefix(longestMessage))
+    text.split(whereSeparator: \.isWhitespace).joined(separator: " ").asSentence(limit: longestMessage)
   }
 }
