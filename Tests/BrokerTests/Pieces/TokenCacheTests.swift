@@ -30,21 +30,34 @@ import Testing
     let cache = parts.cache()
     cache.set(account("a"), entry("a", parts))
     #expect(cache.knows("a") && cache.isAsked(account("a")))
-    #expect(cache.find("a", for: .process(.user(1001))) == nil && cache.find("b", for: .process(.root)) == nil)
-    guard let found = cache.find("a", for: .process(.user(1000))) else {
+    guard case .none = cache.find("b", for: .process(.root)) else {
+      Issue.record("there is no such token")
+      return
+    }
+    guard case .refused(let slot, let epoch) = cache.find("a", for: .process(.user(1001))) else {
+      Issue.record("it is not refused")
+      return
+    }
+    guard case .found(let found) = cache.find("a", for: .process(.user(1000))) else {
       Issue.record("it is not found")
       return
     }
-    #expect(found.rule == "use" && cache.stillHolds(found))
+    #expect(found.rule == "use" && cache.stillHolds(found) && cache.stillHolds(slot, epoch: epoch))
     parts.inForce.configure(Policy(instance: .system, owner: 990, rules: []))
-    #expect(!cache.stillHolds(found) && cache.find("a", for: .process(.user(1000))) == nil)
-    guard let again = cache.find("a", for: .process(.root)) else {
+    #expect(!cache.stillHolds(found) && !cache.stillHolds(slot, epoch: epoch))
+    guard case .refused = cache.find("a", for: .process(.user(1000))),
+      case .found(let again) = cache.find("a", for: .process(.root))
+    else {
       Issue.record("it is not found")
       return
     }
     cache.set(account("a"), entry("a", parts))
     #expect(!cache.stillHolds(again))
     cache.set(account("a"), nil, exists: false)
-    #expect(!cache.knows("a") && cache.find("a", for: .process(.root)) == nil)
+    guard case .none = cache.find("a", for: .process(.root)) else {
+      Issue.record("it is still found")
+      return
+    }
+    #expect(!cache.knows("a"))
   }
 }

@@ -66,7 +66,7 @@ extension RefreshEngine {
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
     budgets.replacements.drop(charge, of: account)
-    accounts.changed(account)
+    if outcome != .success { accounts.changed(account) }
     if dispatch(asked.provider.name) != nil { wakeScheduler() }
   }
 
@@ -91,9 +91,9 @@ extension RefreshEngine {
     if let intent {
       switch await saveIntent(account, attempt, intent) {
       case .saved: break
-      case .unwanted, .again: return (attempt, nil)
-      // The row of another broker is newer than the refresh token in memory, which may be spent.
-      case .unreadable(let error): return (attempt, .failure(.blocked(message: error.message)))
+      case .unwanted: return (attempt, nil)
+      // The refresh token in memory may be spent.
+      case .blocked(let error): return (attempt, .failure(.blocked(message: error.message)))
       // Without rotation the request can be repeated, so it does not wait for a disk that fails.
       case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
       }
@@ -223,7 +223,7 @@ extension RefreshEngine {
       case .saved: return true
       case .unwanted: return false
       case .again where conflicts < Limit.conflicts: conflicts += 1
-      case .again, .failed, .unreadable:
+      case .again, .failed:
         conflicts = 0
         if isStopped { return false }
         waiters.wake(.account(account))
@@ -255,6 +255,8 @@ extension RefreshEngine {
       journal.keep(account)
     }
     guard accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return .unwanted }
+    // Its callers wait for nothing else.
+    accounts.changed(account)
     budgets.replacements.replaced(account, at: uptime)
     return .saved
   }

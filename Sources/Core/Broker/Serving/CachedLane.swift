@@ -42,6 +42,8 @@ final class CachedLane: CachedTokens {
   // Used by only one loop: the runtime's check on each request cannot fail.
   @exclusivity(unchecked) private var latest: Known?
   private var others: [String: Known] = [:]
+  /// The accounts whose rendered token this caller may not have as it is: each request goes to the broker.
+  private var refusals: [String: (slot: TokenCache.Slot, epoch: UInt64)] = [:]
 
   init(_ cache: TokenCache, _ principal: Principal) {
     self.cache = cache
@@ -75,7 +77,15 @@ final class CachedLane: CachedTokens {
     let name = String(decoding: account, as: UTF8.self)
     var known = others[name].flatMap { cache.stillHolds($0.found) ? $0 : nil }
     if known == nil {
-      known = cache.find(name, for: principal).map { Known(account, $0) }
+      if let refusal = refusals[name], cache.stillHolds(refusal.slot, epoch: refusal.epoch) { return nil }
+      refusals[name] = nil
+      switch cache.find(name, for: principal) {
+      case .found(let found): known = Known(account, found)
+      case .refused(let slot, let epoch):
+        if refusals.count >= Limit.accountsPerLane { refusals = [:] }
+        refusals[name] = (slot, epoch)
+      case .none: break
+      }
       if others.count >= Limit.accountsPerLane { others = [:] }
       others[name] = known
     }

@@ -55,6 +55,14 @@ public final class TokenCache: Sendable {
     let epoch: UInt64
   }
 
+  enum Answer: Sendable {
+    case found(Found)
+    /// The caller may not have this token unchanged: it holds as long as a found token would.
+    case refused(Slot, epoch: UInt64)
+    /// No token is rendered.
+    case none
+  }
+
   private struct State {
     var slots: [String: Slot] = [:]
     /// The requested accounts, with or without a token now, and their order; includes some removed ones.
@@ -81,29 +89,30 @@ public final class TokenCache: Sendable {
   }
 
   /// The account's token, if the caller may have it unchanged.
-  func find(_ account: String, for principal: Principal) -> Found? {
+  func find(_ account: String, for principal: Principal) -> Answer {
     let known = state.withLock { state in
       state.isOpen ? state.slots[account].map { (slot: $0, refresh: state.refresh) } : nil
     }
     // Without a token, the right to it is decided with the request.
-    guard let known, let permission = inForce.permission(principal, .use, TokenGet.name, account),
-      permission.scopes == nil, permission.confirmation == nil, !known.slot.isWithdrawn
-    else { return nil }
-    let (entry, reporter) = (known.slot.entry, Reporter(principal))
-    guard !entry.reporters.contains(reporter) else { return nil }
+    guard let known, !known.slot.isWithdrawn else { return .none }
+    let (entry, reporter, epoch) = (known.slot.entry, Reporter(principal), inForce.epoch)
+    guard let permission = inForce.permission(principal, .use, TokenGet.name, account),
+      permission.scopes == nil, permission.confirmation == nil, !entry.reporters.contains(reporter)
+    else { return .refused(known.slot, epoch: epoch) }
     handouts.note(account, entry.generation, to: reporter)
-    return Found(
-      slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
-      epoch: permission.epoch)
+    return .found(
+      Found(
+        slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
+        epoch: permission.epoch))
   }
 
   /// The account's cached token, without a decision about who may have it.
   func slot(of account: AccountName) -> Slot? { state.withLock { $0.slots[account.rawValue] } }
 
   /// Whether nothing has changed since.
-  func stillHolds(_ found: Found) -> Bool {
-    !found.slot.isWithdrawn && inForce.epoch == found.epoch
-  }
+  func stillHolds(_ found: Found) -> Bool { stillHolds(found.slot, epoch: found.epoch) }
+
+  func stillHolds(_ slot: Slot, epoch: UInt64) -> Bool { !slot.isWithdrawn && inForce.epoch == epoch }
 
   func count() { replies.add(1, ordering: .relaxed) }
 
