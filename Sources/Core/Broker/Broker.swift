@@ -290,7 +290,16 @@ extension Broker: JournalSource {
   func follow(_ account: AccountName) async { await accounts.follow(account) }
 
   func keep(over copy: AccountsOfCopy) async throws(StoreError) {
+    // First: accounts need their providers at the other brokers.
+    try await clients.registrations.keep(over: copy)
     try await accounts.keep(over: copy)
-    try await logout.revocations.keep(over: accounts)
+    // Last: later logins make revocations obsolete.
+    try await logout.revocations.keep(over: accounts, copy)
+  }
+
+  func compared() async {
+    let (accounts, registrations) = journal.takeUndecided()
+    if !accounts.isEmpty { await self.accounts.changedElsewhere(accounts) }
+    if !registrations.isEmpty { await clients.registrations.changedElsewhere(registrations) }
   }
 }

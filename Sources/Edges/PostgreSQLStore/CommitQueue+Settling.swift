@@ -21,7 +21,8 @@ extension CommitQueue {
     let places = known.indices.map { "$\($0 + 3)::bytea" }.joined(separator: ", ")
     // Its own COMMIT may be without an answer, too.
     groups.sends(fence)
-    let answers = try session.run(
+    let answers = try send(
+      fence, session,
       [
         Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"),
         Query("SELECT set_config('lock_timeout', '4000', true), set_config('synchronous_commit', 'on', true)"),
@@ -31,12 +32,25 @@ extension CommitQueue {
           UPDATE grantd.writer SET last = $2::bytea
             WHERE node = $1::text AND last IN (\(places))
           """, [.text(writer.node), .blob(fence)] + known.map(ColumnValue.blob)),
-      ] + questions + [Query("COMMIT")], until: uptime() + Self.patience)
+      ] + questions + [Query("COMMIT")])
     let found = answers[2].value?.blob
     // Neither the latest group nor one without an answer: this is another copy, and so are its other answers.
-    guard let found, known.contains(found) else { throw otherCopy }
+    guard let found, known.contains(found) else {
+      groups.withdraw(fence)
+      throw otherCopy
+    }
     groups.confirm(fence)
     return answers
+  }
+
+  /// - Parameter value: the value that the transaction writes. If it is refused, the value is not in the database.
+  private func send(_ value: Data, _ session: DatabaseSession, _ queries: [Query]) throws -> [Answer] {
+    do {
+      return try session.run(queries, until: uptime() + Self.patience)
+    } catch {
+      if !error.isUnknown { groups.withdraw(value) }
+      throw error
+    }
   }
 
   /// Whether the commit is in the database. If not, it never will be.
@@ -54,26 +68,29 @@ extension CommitQueue {
   /// or machine, which the server still believes to be connected.
   ///
   /// - Parameter isOwn: the lock excludes another process.
-  /// - Returns: whether the database is another copy than the one of the latest group.
-  func enter(_ node: OwnNode, isOwn: Bool, _ session: DatabaseSession, until deadline: Duration) throws -> Bool {
+  func enter(_ node: OwnNode, isOwn: Bool, _ session: DatabaseSession, until deadline: Duration) throws {
     if try !isOwn && node.isReplaced(session, until: deadline) {
       throw StoreError.shared(.init(.sharedNode, target.location, "another process uses this machine's node id"))
     }
-    let found = try session.ask(
-      "SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node.id)], until: deadline
-    ).value?.blob
-    let isOther = found.map { $0 != groups.latest && !groups.unconfirmed.contains($0) } ?? !groups.latest.isEmpty
+    let found = try session.run([Self.latest(of: node.id)], until: deadline)[0].value?.blob
+    if groups.findsOther(found) { observers.copied() }
     let group = Data(randomBytes(8))
     groups.sends(group)
-    var freed = try node.register(session, group: group, until: deadline)
-    if isOther {
+    var freed: [String]
+    do {
+      freed = try node.register(session, group: group, until: deadline)
+    } catch {
+      if let failure = error as? SessionFailure, !failure.isUnknown { groups.withdraw(group) }
+      throw error
+    }
+    // Even if the answer to an earlier registration in the copy was lost.
+    if groups.isInCopy {
       // A dump has leases that were given back since.
       let kept = held.withLock { $0.values.map { String(Int64(bitPattern: $0.fence)) } }
       freed += try node.release(session, except: kept, until: deadline)
     }
     groups.confirm(group)
-    groups.hasFailed = false
-    tell(Set(freed.map { Report(.account, $0) }))
-    return isOther
+    groups.entered()
+    observers.changed(Set(freed.map { Report(.account, $0) }))
   }
 }

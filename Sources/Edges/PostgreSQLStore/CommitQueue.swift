@@ -38,6 +38,8 @@ final class CommitQueue: @unchecked Sendable {
     private(set) var unconfirmed: [Data] = []
     /// A group was not written, and ``CommitQueue/enter(_:isOwn:_:until:)`` has not succeeded since.
     var hasFailed = false
+    /// The database is another copy, and ``CommitQueue/enter(_:isOwn:_:until:)`` has not succeeded since.
+    private(set) var isInCopy = false
 
     /// A transaction that writes this value is sent.
     mutating func sends(_ value: Data) { unconfirmed = unconfirmed.suffix(Self.mostUnconfirmed - 1) + [value] }
@@ -45,6 +47,32 @@ final class CommitQueue: @unchecked Sendable {
     /// The value is in the database. A transaction that was sent before it and still waits for the row's lock finds another
     /// value than it expects.
     mutating func confirm(_ value: Data) { (latest, unconfirmed) = (value, []) }
+
+    /// The value is not in the database, and will not be.
+    mutating func withdraw(_ value: Data) { unconfirmed.removeAll { $0 == value } }
+
+    /// Whether the database is another copy than the one of the latest group.
+    ///
+    /// - Parameter value: the database's; nil: it does not know this node.
+    func isOther(_ value: Data?) -> Bool {
+      value.map { $0 != latest && !unconfirmed.contains($0) } ?? !latest.isEmpty
+    }
+
+    /// The same, once until ``entered()``: nothing is compared before that.
+    mutating func findsOther(_ value: Data?) -> Bool {
+      guard isOther(value), !isInCopy else { return false }
+      (isInCopy, hasFailed) = (true, true)
+      return true
+    }
+
+    mutating func entered() { (isInCopy, hasFailed) = (false, false) }
+  }
+
+  struct Observers {
+    /// Called with the rows that a transaction changed.
+    var changed: @Sendable (Set<Report>) -> Void = { _ in }
+    /// Called if the database is found to be another copy: by a read before its answer is returned.
+    var copied: @Sendable () -> Void = {}
   }
 
   let target: Target
@@ -61,8 +89,7 @@ final class CommitQueue: @unchecked Sendable {
   /// Nil: the node is not registered yet.
   var writer: Writer?
   var timeline = ""
-  /// Called with the rows that a transaction changed.
-  var tell: @Sendable (Set<Report>) -> Void = { _ in }
+  var observers = Observers()
 
   init(
     _ target: Target, uptime: @escaping @Sendable () -> Duration, randomBytes: @escaping @Sendable (Int) -> [UInt8]
@@ -109,6 +136,22 @@ final class CommitQueue: @unchecked Sendable {
       }
     }
     return try result.get()
+  }
+
+  /// Runs the queries in one snapshot. If the database is another copy than before, ``Observers/copied`` precedes the answers.
+  func read(_ queries: [Query]) async throws(StoreError) -> [Answer] {
+    try await use { session, deadline in
+      guard let node = self.writer?.node else { throw StoreError.closed }
+      let answers = try session.run(
+        [Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Self.latest(of: node)] + queries
+          + [Query("COMMIT")], until: deadline)
+      if self.groups.findsOther(answers[1].value?.blob) { self.observers.copied() }
+      return Array(answers[2..<(2 + queries.count)])
+    }
+  }
+
+  static func latest(of node: String) -> Query {
+    Query("SELECT last FROM grantd.writer WHERE node = $1::text", [.text(node)])
   }
 
   func close() async {
@@ -187,7 +230,7 @@ final class CommitQueue: @unchecked Sendable {
     do {
       let (results, told) = try commit(jobs, writer)
       note(jobs, results)
-      tell(told)
+      observers.changed(told)
       return results
     } catch let failure as SessionFailure where failure.mayConcernOneCommit && jobs.count > 1 {
       return jobs.flatMap { write([$0]) }
@@ -224,12 +267,16 @@ final class CommitQueue: @unchecked Sendable {
         groups.sends(group.id)
         let answers = try session.run(group.queries, until: uptime() + Self.patience)
         guard group.isNext(answers) else {
+          groups.withdraw(group.id)
           throw otherCopy
         }
         groups.confirm(group.id)
         return group.results(answers)
       } catch let failure as SessionFailure {
-        guard failure.isUnknown else { throw failure }
+        guard failure.isUnknown else {
+          groups.withdraw(group.id)
+          throw failure
+        }
         // The transaction may have been done.
         do {
           if let applied = try settle(group, writer) { return group.settled(applied) }

@@ -114,7 +114,7 @@ final class Keeper: @unchecked Sendable {
   /// Compares memory with all rows, unless a further copy was found.
   func keptOverCopy(_ number: Int) {
     let isLatest = shared.withLock { shared in
-      shared.copies.kept = number
+      shared.copies.kept = max(shared.copies.kept, number)
       return shared.copies.found == number
     }
     guard isLatest else { return }

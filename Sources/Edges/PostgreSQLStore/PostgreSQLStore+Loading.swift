@@ -54,20 +54,19 @@ extension PostgreSQLStore {
     _ complete: @escaping @Sendable (Row, ArraySlice<ColumnValue>) -> Row
   ) async throws(StoreError) -> [Row] {
     let sealer = writer.sealer
-    let (rows, damaged) = try await queue.use { session, deadline in
-      var (rows, damaged) = ([Row](), [SetAsideRow]())
-      let count = Row.table.columns.count
-      for columns in try session.ask(sql, values, until: deadline).rows {
-        do {
-          rows.append(complete(try PackedColumns(Array(columns.prefix(count))).value(sealer), columns.dropFirst(count)))
-        } catch let error as DamagedRow {
-          damaged.append(
-            SetAsideRow(
-              table: error.table, number: nil, key: columns.first?.text, account: nil, provider: nil,
-              detail: error.detail))
-        }
+    var (rows, damaged) = ([Row](), [SetAsideRow]())
+    let count = Row.table.columns.count
+    for columns in try await queue.read([Query(sql, values)])[0].rows {
+      do {
+        rows.append(complete(try PackedColumns(Array(columns.prefix(count))).value(sealer), columns.dropFirst(count)))
+      } catch let error as DamagedRow {
+        damaged.append(
+          SetAsideRow(
+            table: error.table, number: nil, key: columns.first?.text, account: nil, provider: nil,
+            detail: error.detail))
+      } catch {
+        throw StoreError(error, at: location)
       }
-      return (rows, damaged)
     }
     if !damaged.isEmpty { found.withLock { for row in damaged { $0[row.name] = row } } }
     return rows
@@ -92,22 +91,25 @@ extension PostgreSQLStore {
   }
 
   private func page(after account: AccountName?, most: Int) async throws(StoreError) -> [SharedRows] {
-    let (memory, sealer) = (memory, writer.sealer)
-    return try await queue.use { session, deadline in
-      let first: [ColumnValue] = [.text(account?.rawValue ?? ""), .integer(Int64(most))]
-      let upTo = """
-        account > $1::text AND account <= (SELECT max(account) FROM
-          (SELECT account FROM grantd.grants WHERE account > $1::text ORDER BY account LIMIT $2::int8) page)
-        """
-      let answers = try session.run(
-        [
-          Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-          Query(Self.grants("account > $1::text ORDER BY account LIMIT $2::int8"), first),
-          Query(SavedToken.table.selectShared("\(upTo) ORDER BY account"), first),
-          Query(Self.intents("\(upTo)"), first),
-          Query("COMMIT"),
-        ], until: deadline)
-      return try SharedRows.all(answers, sealer, in: memory)
+    let first: [ColumnValue] = [.text(account?.rawValue ?? ""), .integer(Int64(most))]
+    let upTo = """
+      account > $1::text AND account <= (SELECT max(account) FROM
+        (SELECT account FROM grantd.grants WHERE account > $1::text ORDER BY account LIMIT $2::int8) page)
+      """
+    return try await packed([
+      Query(Self.grants("account > $1::text ORDER BY account LIMIT $2::int8"), first),
+      Query(SavedToken.table.selectShared("\(upTo) ORDER BY account"), first),
+      Query(Self.intents("\(upTo)"), first),
+    ])
+  }
+
+  /// - Parameter queries: for grants, their tokens and their intents.
+  private func packed(_ queries: [Query]) async throws(StoreError) -> [SharedRows] {
+    let answers = try await queue.read(queries)
+    do {
+      return try SharedRows.all(answers, writer.sealer, in: memory)
+    } catch {
+      throw StoreError(error, at: location)
     }
   }
 
@@ -132,21 +134,15 @@ extension PostgreSQLStore {
   }
 
   func readShared(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
-    let (memory, sealer) = (memory, writer.sealer)
-    let packed = try await queue.use { session, deadline in
-      let (names, condition) = (
-        [ColumnValue.text(Writer.list(accounts))], "account = ANY (string_to_array($1::text, ' '))"
-      )
-      let answers = try session.run(
-        [
-          Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"), Query(Self.grants(condition), names),
-          Query(SavedToken.table.selectShared(condition), names), Query(Self.intents(condition), names),
-          Query("COMMIT"),
-        ], until: deadline)
-      return try SharedRows.all(answers, sealer, in: memory)
-    }
+    let (names, condition) = (
+      [ColumnValue.text(Writer.list(accounts))], "account = ANY (string_to_array($1::text, ' '))"
+    )
+    let rows = try await packed([
+      Query(Self.grants(condition), names), Query(SavedToken.table.selectShared(condition), names),
+      Query(Self.intents(condition), names),
+    ])
     var found: [StoredAccount] = []
-    for rows in packed { found.append(try rows.read(.whole)) }
+    for rows in rows { found.append(try rows.read(.whole)) }
     return found
   }
 
@@ -166,15 +162,31 @@ extension PostgreSQLStore {
 
   public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? {
     if isLocal(account) { return try await own.salvage(account) }
-    let sealer = writer.sealer
-    return try await queue.use { session, deadline in
-      let sql = SavedGrant.table.selectShared("account = $1::text")
-      let row = try session.ask(sql, [.text(account.rawValue)], until: deadline).rows.first
-      guard let row else { return nil }
-      let values = Dictionary(zip(SavedGrant.table.columns, row)) { $1 }
-      let remains = SavedGrant.remains(of: account, values, sealer)
-      return remains.isRenewable && remains.provider != SavedGrant.unreadableProvider ? remains : nil
+    guard let remains = try await remains(of: account)?.grant else { return nil }
+    return remains.isRenewable && remains.provider != SavedGrant.unreadableProvider ? remains : nil
+  }
+
+  public func remains(of account: AccountName) async throws(StoreError) -> StoredAccount? {
+    guard !isLocal(account) else { return nil }
+    let query = Query(Self.grants("account = $1::text"), [.text(account.rawValue)])
+    guard let row = try await queue.read([query])[0].rows.first else { return nil }
+    let values = Dictionary(zip(SavedGrant.table.columns, row)) { $1 }
+    var stored = StoredAccount(
+      grant: SavedGrant.remains(of: account, values, writer.sealer), tokens: [], intent: nil)
+    (stored.revision, stored.issuer) = SharedRows.marks(row)
+    if stored.revision == nil { stored.revision = try await revise(account) }
+    return stored
+  }
+
+  /// A row whose revision is not one gets another: no commit could expect it.
+  private func revise(_ account: AccountName) async throws(StoreError) -> Revision {
+    let new = Revision.random()
+    try await queue.use { session, deadline in
+      _ = try session.ask(
+        "UPDATE grantd.grants SET revision = $2::bytea WHERE account = $1::text AND octet_length(revision) <> 8",
+        [.text(account.rawValue), .blob(new.data)], until: deadline)
     }
+    return new
   }
 
   public func discard(_ row: RowName) async throws(StoreError) -> Bool { try await own.discard(row) }
@@ -213,22 +225,29 @@ private struct SharedRows: PackedAccount {
   var account: AccountName { rows.account }
 
   func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
+    if depth != .remains, revision == nil { throw .unreadableAccount(account, detail: "its revision is not one") }
     var stored = try rows.read(depth)
     (stored.revision, stored.issuer) = (revision, issuer)
     return stored
   }
 
-  /// - Parameter answers: the second one has grants, followed by those with tokens and intents.
-  static func all(_ answers: [Answer], _ sealer: Sealer, in memory: PackedMemory) throws -> [SharedRows] {
-    let tokens = Dictionary(grouping: answers[2].rows) { $0[0].text ?? "" }
-    let intents = Dictionary(answers[3].rows.map { ($0[0].text ?? "", $0) }) { $1 }
+  /// The revision and the issuer in a row of a grant.
+  static func marks(_ row: [ColumnValue]) -> (Revision?, issuer: String?) {
     let count = SavedGrant.table.columns.count
-    return try answers[1].rows.compactMap { row in
+    return (row[count].blob.flatMap(Revision.init), row[count + 1].text)
+  }
+
+  /// - Parameter answers: grants, tokens and intents.
+  static func all(_ answers: [Answer], _ sealer: Sealer, in memory: PackedMemory) throws -> [SharedRows] {
+    let tokens = Dictionary(grouping: answers[1].rows) { $0[0].text ?? "" }
+    let intents = Dictionary(answers[2].rows.map { ($0[0].text ?? "", $0) }) { $1 }
+    let count = SavedGrant.table.columns.count
+    return try answers[0].rows.compactMap { row in
       guard let name = row[0].text.flatMap(AccountName.init) else { return nil }
       let packed = PackedColumns(Array(row.prefix(count)), tokens[name.rawValue] ?? [], intents[name.rawValue])
+      let (revision, issuer) = marks(row)
       return SharedRows(
-        rows: try PackedRows(name, packed.bytes, sealer, in: memory),
-        revision: row[count].blob.flatMap(Revision.init), issuer: row[count + 1].text)
+        rows: try PackedRows(name, packed.bytes, sealer, in: memory), revision: revision, issuer: issuer)
     }
   }
 }

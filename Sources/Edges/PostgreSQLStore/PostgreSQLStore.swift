@@ -74,7 +74,7 @@ public final class PostgreSQLStore: Store {
       queue.groups.confirm(group)
       return try registered.register(session, group: group, until: deadline)
     }
-    queue.tell = { [weak keeper] in keeper?.tell($0) }
+    queue.observers = .init(changed: { [weak keeper] in keeper?.tell($0) }, copied: { [weak keeper] in keeper?.foundCopy() })
     keeper.onTimeline = { [weak queue] timeline in queue?.connected(to: timeline) }
     // Before anything is loaded: a change after this is heard of.
     try await keeper.start()
@@ -200,12 +200,10 @@ public final class PostgreSQLStore: Store {
   public func examine() async throws(StoreError) -> [String] {
     let notices = try await own.examine()
     let (queue, node, isOwn) = (queue, ownNode, keeper.hasNode)
-    let isOther = try await queue.use { session, deadline in
+    try await queue.use { session, deadline in
       if queue.groups.hasFailed { return try queue.enter(node, isOwn: isOwn, session, until: deadline) }
       _ = try session.ask("SELECT 1", until: deadline)
-      return false
     }
-    if isOther { keeper.foundCopy() }
     return notices + keeper.state.view.warnings
   }
 
@@ -214,24 +212,30 @@ public final class PostgreSQLStore: Store {
   public func keptOverCopy(_ number: Int) { keeper.keptOverCopy(number) }
 
   public func otherCopy() async throws(StoreError) -> AccountsOfCopy? {
+    // Before the read: if that finds a further copy, the comparison is repeated.
     guard let number = keeper.otherCopy else { return nil }
-    let rows = try await queue.use { session, deadline in
-      try session.ask(
+    let rows = try await queue.read([
+      Query(
         """
-        SELECT account, NULL::int8 FROM grantd.grants
-          UNION ALL SELECT name, (extract(epoch FROM max(at)) * 1000)::int8 FROM grantd.change c
+        SELECT 'account', account, NULL::int8 FROM grantd.grants
+          UNION ALL SELECT kind, name, (extract(epoch FROM max(at)) * 1000)::int8 FROM grantd.change c
             WHERE kind = 'account' AND NOT EXISTS (SELECT 1 FROM grantd.grants g WHERE g.account = c.name)
-            GROUP BY name
-        """, until: deadline
-      ).rows
-    }
+              OR kind = 'registration' AND NOT EXISTS (SELECT 1 FROM grantd.registrations r WHERE r.provider = c.name)
+              OR kind = 'revocation' AND NOT EXISTS (SELECT 1 FROM grantd.revocations r WHERE r.id = c.name)
+            GROUP BY kind, name
+        """)
+    ])[0].rows
     var copy = AccountsOfCopy(number: number, names: [], removed: [:])
     for row in rows {
-      guard let name = row.first?.text.flatMap(AccountName.init) else { continue }
-      if let time = row[1].integer {
-        copy.removed[name] = Timestamp(milliseconds: time)
-      } else {
-        copy.names.insert(name)
+      guard let kind = row[0].text, let name = row[1].text else { continue }
+      let time = row[2].integer.map(Timestamp.init(milliseconds:))
+      switch Report.Kind(rawValue: kind) {
+      case .registration: if let name = ProviderName(rawValue: name) { copy.removedRegistrations[name] = time }
+      case .revocation: copy.removedRevocations.insert(name)
+      case .account:
+        guard let name = AccountName(rawValue: name) else { continue }
+        if let time { copy.removed[name] = time } else { copy.names.insert(name) }
+      case .login, nil: break
       }
     }
     return copy

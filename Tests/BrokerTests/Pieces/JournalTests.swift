@@ -15,6 +15,7 @@ import Testing
     func changes(of account: AccountName) -> [Change]? { changes.isEmpty ? nil : changes }
     func follow(_ account: AccountName) async { followed.append(account) }
     func keep(over copy: AccountsOfCopy) async throws(StoreError) {}
+    func compared() async {}
   }
 
   @BrokerActor private func grant(_ generation: Int64, at now: Timestamp) -> SavedGrant {
@@ -96,6 +97,7 @@ import Testing
     }
     func follow(_ account: AccountName) async {}
     func keep(over copy: AccountsOfCopy) async throws(StoreError) {}
+    func compared() async {}
   }
 
   @Test("However many ask, one task saves, many accounts at a time, and each once")

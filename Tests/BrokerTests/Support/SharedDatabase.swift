@@ -61,6 +61,15 @@ final class SharedDatabase: Sendable {
       self, number: number, node: Node(id: id, run: "run\(number)"), changes: changes)
   }
 
+  /// The database is replaced by a copy that lacks the account.
+  func loses(_ name: String) {
+    state.withLock { state in
+      guard let account = AccountName(rawValue: name) else { return }
+      try? state.stored.apply([.removeGrant(account)])
+      (state.leases[account], state.revisions[account]) = (nil, nil)
+    }
+  }
+
   /// The broker gets no more notifications.
   func silence(_ store: SharedStore) { state.withLock { $0.readers[store.number] = nil } }
 
@@ -187,7 +196,8 @@ final class SharedDatabase: Sendable {
         intent.sentAt = before.sentAt
         intent.attempts = max(intent.attempts, before.attempts + 1)
       }
-      try state.stored.apply([.putIntent(intent)])
+      // Another copy may lack the account: the lease is in a separate table.
+      if state.stored.grant(intent.account.rawValue) != nil { try state.stored.apply([.putIntent(intent)]) }
       let new = old.granted(to: number, for: duration, continues: continues, ended: ended != nil, at: now)
       state.leases[intent.account] = new
       return .granted(Lease(account: intent.account, fence: new.fence), intent)
@@ -246,6 +256,9 @@ final class SharedStore: Store {
     var lost = 0
     var reads = 0
     var unreadable: Set<AccountName> = []
+    /// Their refresh tokens can be read.
+    var isSalvageable = false
+    var beforeRead: (@Sendable () -> Void)?
     /// The number of the next reads that fail.
     var failingReads = 0
   }
@@ -265,7 +278,10 @@ final class SharedStore: Store {
 
   var lost: Int { state.withLock { $0.lost } }
   /// These accounts' rows are damaged.
-  func cannotRead(_ accounts: Set<AccountName>) { state.withLock { $0.unreadable = accounts } }
+  func cannotRead(_ accounts: Set<AccountName>, salvageable: Bool = false) {
+    state.withLock { ($0.unreadable, $0.isSalvageable) = (accounts, salvageable) }
+  }
+  func beforeNextRead(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.beforeRead = action } }
   func failsNextReads(_ count: Int) { state.withLock { $0.failingReads = count } }
 
   /// How often accounts were read.
@@ -329,10 +345,16 @@ final class SharedStore: Store {
   func keptOverCopy(_ number: Int) { state.withLock { if $0.copy?.number == number { $0.copy = nil } } }
 
   /// The next look at the database finds another copy, which knows these accounts.
-  func finds(copyWith known: Set<AccountName>, removed: [AccountName: Timestamp] = [:]) {
+  func finds(
+    copyWith known: Set<AccountName>, removed: [AccountName: Timestamp] = [:],
+    removedRegistrations: [ProviderName: Timestamp] = [:], removedRevocations: Set<String> = []
+  ) {
     state.withLock { state in
       state.copies += 1
-      state.copy = AccountsOfCopy(number: state.copies, names: known, removed: removed)
+      var copy = AccountsOfCopy(number: state.copies, names: known, removed: removed)
+      copy.removedRegistrations = removedRegistrations
+      copy.removedRevocations = removedRevocations
+      state.copy = copy
     }
   }
 
@@ -396,7 +418,20 @@ final class SharedStore: Store {
     try? await pass { () throws(StoreError) in database.release(lease, from: number) }
   }
 
+  func remains(of account: AccountName) async throws(StoreError) -> StoredAccount? {
+    let isSalvageable = state.withLock { $0.isSalvageable }
+    return try await pass { () throws(StoreError) in
+      var stored = database.stored(account)
+      if !isSalvageable { stored?.grant.refreshToken = nil }
+      return stored
+    }
+  }
+
   func read(_ accounts: [AccountName]) async throws(StoreError) -> [StoredAccount] {
+    state.withLock { state in
+      defer { state.beforeRead = nil }
+      return state.beforeRead
+    }?()
     let fails = state.withLock { state in
       state.reads += 1
       guard state.failingReads > 0 else { return false }

@@ -121,6 +121,24 @@ def edited_row(world):
     assert one.get("b") == "b-a2"
 
 
+def damaged_while_known(world):
+    """A row that another hand wrote over while both machines know the account: a logout removes it."""
+    one, two = world.machine("one"), world.machine("two")
+    for account in ("a", "b"):
+        one.adopt(account)
+        eventually("the account is known", lambda: two.get(account) == f"{account}-a2")
+    world.sql("UPDATE grantd.grants SET granted_scopes = 'admin', revision = '\\x0102030405060708' WHERE account = 'a'")
+    # The refresh token in memory may be spent: no machine sends it.
+    before = world.provider.refreshes()
+    for machine in (one, two):
+        assert machine.refused("account.refresh", account="a") == "temporarily_unavailable", machine.last_lines(5)
+    assert world.provider.refreshes() == before
+    one.call("account.logout", account="a")
+    assert world.value("SELECT count(*) FROM grantd.grants WHERE account = 'a'") == "0"
+    eventually("the account is gone", lambda: two.refused("token.get", account="a") == "unknown_account")
+    assert one.get("b") == two.get("b") == "b-a2"
+
+
 def copied_folder(world):
     """A copied state folder: the second machine gets an id of its own."""
     one = world.machine("one")
@@ -219,5 +237,6 @@ def without(world):
 
 CASES = {
     "connections": connections, "rights": rights, "another-key": another_key, "schemas": schemas, "read-only": read_only,
-    "full-disk": full_disk, "edited-row": edited_row, "copied-folder": copied_folder, "pooler": pooler,
+    "full-disk": full_disk, "edited-row": edited_row, "damaged-while-known": damaged_while_known,
+    "copied-folder": copied_folder, "pooler": pooler,
     "transport": transport, "lock-held": lock_held, "status": status, "without": without}

@@ -75,7 +75,7 @@ final class Imports: Piece {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
         // A login may have adopted the account since.
-        _ = try? await logouts.forget(account, revoke: false) { grant in
+        _ = try? await logouts.forget(account, revoke: false, replacing: false) { grant in
           guard case .loginRequired = grant.saved.standing else { return false }
           return grant.saved.kind == .imported && grant.saved.refreshToken == token
         }
@@ -143,7 +143,7 @@ final class Imports: Piece {
       try await journal.commit(
         [.putGrant(saved), .removeTokens(account), .removeIntent(account)]
           + journal.issuerChange(account, provider),
-        expecting: journal.expectations(account))
+        expecting: journal.expectations(account, replacing: true))
     } catch {
       if error == .conflict { await accounts.follow(account, replacing: true) }
       throw storeError(error)

@@ -149,9 +149,10 @@ extension Journal {
     try await keepOverCopy()
   }
 
-  /// The store reported another copy. What fails is repeated with the next look at the store.
+  /// The store reported another copy. If the comparison fails, it is repeated with the next look at the store.
   func compareCopy() async {
-    do throws(StoreError) { try await keepOverCopy() } catch { failed(error) }
+    // Before that look nothing can be written to the copy.
+    do throws(StoreError) { try await examineStore() } catch { failed(error) }
   }
 
   private func keepOverCopy() async throws(StoreError) {
@@ -160,6 +161,7 @@ extension Journal {
       guard let copy = try await store.otherCopy() else { return }
       try await source?.keep(over: copy)
       store.keptOverCopy(copy.number)
+      await source?.compared()
     }
   }
 

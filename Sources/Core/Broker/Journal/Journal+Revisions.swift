@@ -4,6 +4,12 @@ public import Grants
 struct KnownRevisions {
   /// Those of the accounts as they are in memory, or as they were before unsaved changes.
   fileprivate(set) var ofAccounts: [AccountName: Revision] = [:]
+  /// Those of rows that cannot be read, which only a caller that replaces or removes the grant may expect.
+  fileprivate var unreadable: [AccountName: Revision] = [:]
+  /// Accounts whose state in memory replaces the one in another copy of the database, which has the known revision.
+  fileprivate var kept: Set<AccountName> = []
+  /// Accounts and registrations that the comparison with a copy leaves to a look at the disk after it.
+  fileprivate var undecided: (accounts: Set<AccountName>, registrations: Set<ProviderName>) = ([], [])
   /// Who issued the accounts' tokens: ``StoredAccount/issuer``.
   fileprivate(set) var issuers: [AccountName: String] = [:]
   /// Commits without an answer, by the accounts that they concern. Nothing else is written of these accounts before.
@@ -18,8 +24,36 @@ struct KnownRevisions {
 // Commits to a store that several brokers share.
 extension Journal {
   /// That no other broker has changed the account since this one last read or wrote it.
-  func expectations(_ account: AccountName) -> [Expectation] {
-    isShared ? [.revision(account, known.ofAccounts[account])] : []
+  ///
+  /// - Parameter replacing: the commit replaces or removes the grant, so the row need not be readable.
+  func expectations(_ account: AccountName, replacing: Bool = false) -> [Expectation] {
+    guard isShared else { return [] }
+    let unreadable = replacing ? known.unreadable[account] : nil
+    return [.revision(account, unreadable ?? known.ofAccounts[account])]
+  }
+
+  /// Memory replaces the account in another copy of the database, whose revision was just read.
+  func keepsOver(_ account: AccountName) { known.kept.insert(account) }
+
+  /// Whether memory replaces the account on disk, which has this revision.
+  func isKept(_ account: AccountName, over revision: Revision?) -> Bool {
+    known.kept.contains(account) && known.ofAccounts[account] == revision
+  }
+
+  func leavesUndecided(_ account: AccountName) { known.undecided.accounts.insert(account) }
+  func leavesUndecided(_ provider: ProviderName) { known.undecided.registrations.insert(provider) }
+
+  func takeUndecided() -> (accounts: Set<AccountName>, registrations: Set<ProviderName>) {
+    defer { known.undecided = ([], []) }
+    return known.undecided
+  }
+
+  /// The account's row, of this revision, cannot be read.
+  func replaces(_ account: AccountName, at revision: Revision?) { known.unreadable[account] = revision }
+
+  /// The account in memory replaces its row, even one that cannot be read.
+  func replaces(_ account: AccountName) {
+    if let revision = known.unreadable.removeValue(forKey: account) { known.ofAccounts[account] = revision }
   }
 
   /// Memory has taken the account from the disk; nil: there is no such account.
@@ -28,6 +62,8 @@ extension Journal {
     known.ofAccounts[account] = revision
     known.issuers[account] = issuer
     known.unsettled[account] = nil
+    known.unreadable[account] = nil
+    known.kept.remove(account)
   }
 
   /// The change that names the issuer of a grant whose tokens are new.
@@ -112,6 +148,8 @@ extension Journal {
   private func took(_ changes: [Change], as commit: Revision) {
     for change in changes {
       guard let account = change.owner else { continue }
+      known.unreadable[account] = nil
+      known.kept.remove(account)
       if case .putIssuer(_, let issuer) = change { known.issuers[account] = issuer }
       if case .removeGrant = change { known.ofAccounts[account] = nil } else { known.ofAccounts[account] = commit }
     }

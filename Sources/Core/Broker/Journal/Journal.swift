@@ -191,7 +191,7 @@ final class Journal: Piece {
     }
   }
 
-  /// Commits what is known of the account, or notes that it is newer in memory than on disk. With the account's lock.
+  /// Commits the changes, or remembers that the account is newer in memory than on disk. With the account's lock.
   ///
   /// - Parameter leased: the account's lease, if this broker has it.
   /// - Throws: the failure; after `.conflict` memory follows the disk.

@@ -9,7 +9,9 @@ protocol JournalSource: AnyObject {
   func changes(of account: AccountName) -> [Change]?
   /// Another broker wrote the account: memory follows the disk. With the account's lock.
   func follow(_ account: AccountName) async
-  /// The database is another copy with these accounts: memory keeps what the copy lacks, and writes it back. If it
-  /// fails, it is called again.
+  /// The database is another copy with these accounts: memory keeps the accounts and other rows that the copy lacks,
+  /// and writes them back. If it fails, it is called again.
   func keep(over copy: AccountsOfCopy) async throws(StoreError)
+  /// The copy has been compared: memory follows it where the comparison could not decide.
+  func compared() async
 }

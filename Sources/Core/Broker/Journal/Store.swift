@@ -12,6 +12,9 @@ public protocol Store: Sendable {
   /// All but the accounts, at start.
   func loadRest() async throws(StoreError) -> StoredState
 
+  /// The readable columns of an account whose row is damaged, with its revision; nil: there is no row.
+  func remains(of account: AccountName) async throws(StoreError) -> StoredAccount?
+
   /// The next accounts in order of their names, at start: at most this number after this one; nil: from the first.
   /// Empty: no more.
   func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount]
@@ -155,6 +158,8 @@ extension Store {
   }
 
   public func countAccounts() async throws(StoreError) -> Int { try await load().grants.count }
+
+  public func remains(of account: AccountName) async throws(StoreError) -> StoredAccount? { nil }
 
   public var lostCommits: LostCommits? { nil }
   public var writesFail: StoreError? { nil }

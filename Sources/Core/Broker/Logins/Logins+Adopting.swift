@@ -71,6 +71,7 @@ extension Logins {
       replaced = try await commit(saved, token, of: login, provider, tries: tries)
     } catch {
       guard inMemory, error != .conflict else { return .unsaved(error) }
+      journal.replaces(login.account)
       journal.keep(login.account)
       replaced = []
     }
@@ -142,11 +143,13 @@ extension Logins {
       var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
       changes += journal.issuerChange(login.account, provider)
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+      // With the refresh token of memory, which may be spent, it replaces no row that cannot be read.
+      let isWhole = saved.refreshToken == nil || saved.refreshToken != before?.saved.refreshToken
       changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(
           login.id, with: changes,
-          expecting: journal.expectations(login.account) + unspent)
+          expecting: journal.expectations(login.account, replacing: isWhole) + unspent)
         revocations.takeOver(replaced)
         return replaced
       } catch {

@@ -66,9 +66,12 @@ final class Logouts: Piece {
     }
   }
 
-  /// - Parameter isMeant: called under the account's lock; if false nothing is removed.
+  /// - Parameters:
+  ///   - replacing: also a row that cannot be read.
+  ///   - isMeant: called under the account's lock; if false nothing is removed.
   func forget(
-    _ account: AccountName, revoke: Bool, reach: String? = nil, where isMeant: (Grant) -> Bool = { _ in true }
+    _ account: AccountName, revoke: Bool, reach: String? = nil, replacing: Bool = true,
+    where isMeant: (Grant) -> Bool = { _ in true }
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
     await journal.lock(account)
     defer { journal.unlock(account) }
@@ -83,7 +86,7 @@ final class Logouts: Piece {
       do throws(StoreError) {
         try await journal.commit(
           [.removeGrant(account)] + pending.map { .putRevocation($0) },
-          expecting: journal.expectations(account))
+          expecting: journal.expectations(account, replacing: replacing))
       } catch {
         guard error == .conflict else { throw storeError(error) }
         // Another broker has renewed it: another token must be revoked.

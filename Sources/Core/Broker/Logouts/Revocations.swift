@@ -172,7 +172,7 @@ final class Revocations: Piece {
   @discardableResult
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
-    guard await isOurs(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return unsent(revocation, step) }
     guard providers[revocation.provider] != nil else {
       // It may be configured again: the token is valid until its revocation.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
@@ -182,7 +182,7 @@ final class Revocations: Piece {
     case .success(let known): target = known
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
-    guard await isOurs(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return unsent(revocation, step) }
     // The token is live at the server that issued it, and no other can end it: it would only learn it. How that server is
     // asked, and by which client, is in no configuration any more. It may be configured again; until then, or until it is
     // given up after a week, the token stays here. One that is on its way already is revoked where it was issued.
@@ -202,7 +202,7 @@ final class Revocations: Piece {
       case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
       }
     }
-    guard await isOurs(revocation) else { return obsolete(step) }
+    guard await isOurs(revocation) else { return unsent(revocation, step) }
     guard
       let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
     else {
@@ -233,6 +233,11 @@ final class Revocations: Piece {
       journal.failed(error)
       isClaimed = false
     }
+    // The claim may have been made in a copy that was found with it.
+    guard !journal.store.isOtherCopy else {
+      postpone(revocation.id)
+      return false
+    }
     guard !isClaimed else { return isWanted(revocation) }
     if await follow() { postpone(revocation.id) }
     return false
@@ -249,6 +254,8 @@ final class Revocations: Piece {
       journal.failed(error)
       return false
     }
+    // The read may have found the copy.
+    guard !journal.store.isOtherCopy else { return true }
     let ids = Set(stored.map(\.id))
     for id in Array(pending.keys) where !ids.contains(id) { remove(id) }
     for revocation in stored { set(revocation) }
@@ -257,28 +264,48 @@ final class Revocations: Piece {
   }
 
   /// The database is another copy. It brings back revocations that are done, or that a later login made obsolete: one that
-  /// would end an account's grant is removed, and the others are tried.
-  func keep(over accounts: Accounts) async throws(StoreError) {
-    let returned = try await journal.store.revocations().filter { pending[$0.id] == nil }
-    guard !returned.isEmpty else { return }
+  /// would end an account's grant is removed, and the others are tried. Those that it lacks are written back,
+  /// unless it knows them as removed.
+  ///
+  /// - Parameter accounts: they have been compared.
+  func keep(over accounts: Accounts, _ copy: AccountsOfCopy) async throws(StoreError) {
+    let stored = try await journal.store.revocations()
+    let ids = Set(stored.map(\.id))
+    let returned = stored.filter { pending[$0.id] == nil }
+    let lacked = pending.values.filter { !ids.contains($0.id) && !copy.removedRevocations.contains($0.id) }
+    guard !returned.isEmpty || !lacked.isEmpty else { return }
     var obsolete: Set<String> = []
     var slices = Slices(of: Slices.heavy)
     for name in accounts.names {
       await slices.next()
       guard let saved = accounts[name]?.saved, let traits = providers[saved.provider]?.provider.revocationTraits
       else { continue }
-      for revocation in returned where traits.ends(saved, by: revocation) && saved.loggedInAt > revocation.queuedAt {
+      for revocation in returned + lacked
+      where traits.ends(saved, by: revocation) && saved.loggedInAt > revocation.queuedAt {
         obsolete.insert(revocation.id)
       }
     }
-    guard !obsolete.isEmpty else { return }
-    try await journal.commit(obsolete.sorted().map { .removeRevocation($0) })
+    let removed = returned.filter { obsolete.contains($0.id) }.map { Change.removeRevocation($0.id) }
+    // Those that were answered in the interim are not pending any more.
+    let written = lacked.filter { !obsolete.contains($0.id) }.compactMap { pending[$0.id] }
+      .map { Change.putRevocation($0) }
+    guard !removed.isEmpty || !written.isEmpty else { return }
+    try await journal.commit(removed + written)
   }
 
   private func postpone(_ id: String) {
     guard var revocation = pending[id] else { return }
     revocation.retryAt = max(revocation.retryAt, now + Limit.lease)
     set(revocation)
+  }
+
+  /// It is not this broker's to send now.
+  private func unsent(_ revocation: PendingRevocation, _ step: String) -> AccountLogout.Step {
+    guard isWanted(revocation) else { return obsolete(step) }
+    return .init(
+      step: step, result: "queued",
+      message: journal.store.isOtherCopy
+        ? "the database is being compared with another copy" : "another machine revokes it, or the database fails")
   }
 
   private func obsolete(_ step: String) -> AccountLogout.Step {
@@ -298,7 +325,8 @@ final class Revocations: Piece {
     set(revocation)
     let isThere = await journal.commitOrWarn(
       [.putRevocation(revocation)], expecting: journal.shared(.revocation(revocation.id)), "a token to revoke")
-    if !isThere { remove(revocation.id) }
+    // keep(over:) writes back a revocation that another copy lacks.
+    if !isThere, !journal.store.isOtherCopy { remove(revocation.id) }
     // It may have become obsolete on its way to the disk, which then has it again.
     if !isWanted(revocation) { await drop(revocation) }
   }

@@ -53,13 +53,38 @@ final class Registrations: Piece {
     let stored: [SavedRegistration]
     do throws(StoreError) { stored = try await journal.store.registrations() } catch { return journal.failed(error) }
     for name in names where !pending.contains(name) || saved[name] == nil {
-      saved[name] = stored.first { $0.provider == name }
+      let new = stored.first { $0.provider == name }
+      // keep(over:) decides, or the next look at the disk.
+      if new == nil, journal.store.isOtherCopy {
+        journal.leavesUndecided(name)
+        continue
+      }
+      saved[name] = new
     }
     for name in names where !configured.contains(name) {
       if let provider = registered.first(where: { $0.name == name }) {
         providers.add(provider)
       } else {
         providers.remove(name)
+      }
+    }
+  }
+
+  /// The database is another copy: registrations that it lacks are written back, unless it knows them as removed.
+  func keep(over copy: AccountsOfCopy) async throws(StoreError) {
+    let stored = Set(try await journal.store.registrations().map(\.provider))
+    for (name, registration) in saved where !stored.contains(name) {
+      // It may have been removed since.
+      guard saved[name] == registration, !pending.contains(name) else { continue }
+      guard copy.removedRegistrations[name].map({ $0 < registration.createdAt }) ?? true else {
+        journal.leavesUndecided(name)
+        continue
+      }
+      do throws(StoreError) {
+        try await journal.commit([.putRegistration(registration)], expecting: journal.shared(.noRegistration(name)))
+      } catch {
+        // Another broker was quicker.
+        guard error == .conflict else { throw error }
       }
     }
   }

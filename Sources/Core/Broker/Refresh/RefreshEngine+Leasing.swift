@@ -3,16 +3,23 @@ import Logging
 
 // The lease of a refresh: taken with the intent, prolonged while it is under way, expected when its answer is written.
 extension RefreshEngine {
+  /// The end of an attempt to write an intent.
+  enum Leased {
+    case saved, unwanted, failed
+    /// Memory may be behind the disk: another broker wrote the account, and its row cannot be read, or the database is
+    /// another copy.
+    case blocked(StoreError)
+  }
+
+  /// The end of an attempt to write a renewal.
   enum Tried {
     case saved, unwanted, failed
-    /// Another broker wrote the account, and its row cannot be read.
-    case unreadable(StoreError)
     /// At once, under another lease.
     case again
   }
 
   /// Leases the account and notes on disk that its refresh token is about to be sent.
-  func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Tried {
+  func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Leased {
     await journal.lock(account)
     defer { journal.unlock(account) }
     // A login may have replaced the grant in the interim, or a logout removed it.
@@ -39,12 +46,16 @@ extension RefreshEngine {
       }
     } catch {
       guard error == .conflict else { return .failed }
-      if let damage = await accounts.damage(of: account) { return .unreadable(damage) }
+      // Until it is compared, the copy has nothing that memory could follow.
+      if journal.store.isOtherCopy { return .blocked(.shared(.init(.otherCopy, journal.store.location, Self.compared))) }
+      if let damage = await accounts.damage(of: account) { return .blocked(damage) }
       accounts[account]?.withdrawn(attempt)
       await accounts.follow(account)
       return .unwanted
     }
   }
+
+  private static let compared = "it is another copy than before, which is being compared"
 
   /// Keeps the lease as long as the refresh is under way: a request that takes long must not be sent a second time by
   /// another broker.
@@ -125,20 +136,21 @@ extension RefreshEngine {
     // The account may be missing in another copy of the database until it is written back.
     if journal.isShared, journal.store.isOtherCopy || journal.isUnsaved(account) { return .failed }
     do throws(StoreError) {
+      let stored = try await stored(account)
+      // The read may have found the copy.
+      if journal.store.isOtherCopy { return .failed }
       // An exchange leases nothing, and its token can be requested again.
-      if !attempt.isExchange, let stored = try await journal.store.read(account),
-        let grant = accounts[account], let intent = grant.intent,
-        stored.grant.refreshToken == attempt.refreshToken || Accounts.isOlder(stored.grant, than: grant.saved)
+      if !attempt.isExchange, let grant = accounts[account], let intent = grant.intent,
+        isOnlyState(grant, of: attempt, over: stored)
       {
+        let (revision, issuer) = (stored?.account.revision, stored?.account.issuer)
         let asked = uptime
         // Nothing is sent under it: another broker's lease only has to have ended.
-        switch try await journal.lease(
-          intent, Takeover(.none), expecting: [.revision(account, stored.revision)])
-        {
+        switch try await journal.lease(intent, Takeover(.none), expecting: [.revision(account, revision)]) {
         case .granted(let lease, _):
           hold(lease, attempt, since: asked)
-          journal.read(account, at: stored.revision, of: stored.issuer)
-          accounts[account]?.rebase(attempt, onto: stored.grant)
+          journal.read(account, at: revision, of: issuer)
+          if let stored { accounts[account]?.rebase(attempt, onto: stored.account.grant) }
           return .again
         case .held: return .failed
         }
@@ -149,5 +161,28 @@ extension RefreshEngine {
     accounts[account]?.discarded(attempt)
     await accounts.follow(account)
     return .unwanted
+  }
+
+  /// The account on disk, or its readable columns; nil: there is none.
+  private func stored(_ account: AccountName) async throws(StoreError) -> (account: StoredAccount, isWhole: Bool)? {
+    do throws(StoreError) {
+      return try await journal.store.read(account).map { ($0, true) }
+    } catch .unreadableAccount {
+      return try await journal.store.remains(of: account).map { ($0, false) }
+    } catch {
+      throw error
+    }
+  }
+
+  /// Whether the renewal is the grant's only state: the stored row is older, or no broker can read its refresh token.
+  private func isOnlyState(
+    _ grant: Grant, of attempt: Grant.Attempt, over found: (account: StoredAccount, isWhole: Bool)?
+  ) -> Bool {
+    if journal.isKept(grant.saved.account, over: found?.account.revision) { return true }
+    guard let (stored, isWhole) = found else { return false }
+    if stored.grant.refreshToken == attempt.refreshToken || Accounts.isOlder(stored.grant, than: grant.saved) {
+      return true
+    }
+    return !isWhole && stored.grant.refreshToken == nil && stored.grant.loggedInAt == grant.saved.loggedInAt
   }
 }

@@ -74,7 +74,8 @@ extension Grant {
   /// broker's login and commits a generation newer than both.
   public mutating func rebase(_ attempt: Attempt, onto stored: SavedGrant) {
     guard case .committing(attempt, var renewal) = phase else { return }
-    renewal.grant.loggedInAt = stored.loggedInAt
+    // The row of an older copy of the database may be of an earlier login.
+    renewal.grant.loggedInAt = max(renewal.grant.loggedInAt, stored.loggedInAt)
     renewal.grant.generation = max(renewal.grant.generation, stored.generation + 1)
     renewal.token?.generation = renewal.grant.generation
     phase = .committing(attempt, renewal)
