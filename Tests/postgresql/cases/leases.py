@@ -197,15 +197,27 @@ def stale_fence(world):
 
 
 def changed_grant(world):
-    """An answer is not written over a grant that another broker has replaced."""
+    """An answer is not written over a grant of another login, even if its row cannot be read."""
     one = world.machine("one")
     one.adopt("a")
     under_way(world, one, 2)
-    world.sql("UPDATE grantd.grants SET generation = 7, revision = decode('0000000000000007', 'hex')")
+    world.sql("UPDATE grantd.grants SET generation = 7, logged_in_at = logged_in_at + 1000, "
+              "revision = decode('0000000000000007', 'hex'), refresh_token = 'x'")
     before = world.value("SELECT encode(revision, 'hex') FROM grantd.grants")
     time.sleep(2.5)
     assert generation(world) == 7
     assert world.value("SELECT encode(revision, 'hex') FROM grantd.grants") == before
+
+
+def damaged_grant(world):
+    """An answer is written over a row that cannot be read and that has the refresh token that was sent."""
+    one = world.machine("one")
+    one.adopt("a")
+    under_way(world, one, 2)
+    world.sql("UPDATE grantd.grants SET generation = 7, revision = decode('0000000000000007', 'hex')")
+    eventually("the answer is written", lambda: generation(world) == 8)
+    eventually("the token is returned", lambda: one.get("a") == "a-a3")
+    assert not world.provider.ledger["reused"] and not world.provider.ledger["revoked"]
 
 
 def taken_login(world):
@@ -254,5 +266,5 @@ def restarted(world):
 
 CASES = {
     "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
-    "killed-sender": killed_sender, "given-back": given_back, "stale-fence": stale_fence, "changed-grant": changed_grant,
+    "killed-sender": killed_sender, "given-back": given_back, "stale-fence": stale_fence, "changed-grant": changed_grant, "damaged-grant": damaged_grant,
     "taken-login": taken_login, "stopped": stopped, "restarted": restarted}
