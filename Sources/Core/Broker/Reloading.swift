@@ -33,7 +33,7 @@ public final class ReloadOrder {
   /// How many reloads began, and the latest that was accepted.
   private var begun = 0
   private var accepted = 0
-  private var latest: Change?
+  private var changes = SerialTasks<BrokerReload.Result>()
 
   public nonisolated init() {}
 
@@ -44,20 +44,14 @@ public final class ReloadOrder {
   }
 
   /// The active reload, if it is later than this one: it read the newer files, and this one is dropped.
-  public func later(than turn: Int) -> Change? { turn < accepted ? latest : nil }
+  public func later(than turn: Int) -> Change? { turn < accepted ? changes.latest : nil }
 
   /// The reload is active.
   ///
   /// - Parameter rest: the parts that take time; they begin when those of earlier reloads have ended.
   public func accept(_ turn: Int, _ rest: @escaping @Sendable () async -> BrokerReload.Result) -> Change {
     accepted = turn
-    let before = latest
-    let change = Change {
-      _ = await before?.value
-      return await rest()
-    }
-    latest = change
-    return change
+    return changes.add(rest)
   }
 }
 

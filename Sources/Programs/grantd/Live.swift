@@ -12,6 +12,14 @@ enum Live {
     sleep: { try? await ContinuousClock().sleep(for: $0) },
     randomBytes: { randomBytes($0) })
 
+  /// Calls `attempt` after a pause, unless the task is cancelled before.
+  static func retry(after pause: Duration, _ attempt: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
+    Task {
+      await surroundings.sleep(pause)
+      if !Task.isCancelled { await attempt() }
+    }
+  }
+
   static func now() -> Timestamp {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)

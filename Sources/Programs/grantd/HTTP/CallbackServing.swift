@@ -27,8 +27,7 @@ actor CallbackServing {
   private var preferredPort: Int?
   /// The end has begun: nothing more is listened to.
   private var isEnding = false
-  /// The update that came last; the next begins when it has ended.
-  private var latest: Task<[String], Never>?
+  private var changes = SerialTasks<[String]>()
 
   init(keeper: CallbackListener.SocketKeeper?, logger: Logger) {
     self.keeper = keeper
@@ -46,17 +45,12 @@ actor CallbackServing {
 
   /// In order; `new` makes the new settings from the active ones.
   private func change(_ new: @escaping @Sendable (Settings) -> Settings) async -> [String] {
-    let before = latest
-    let change = Task {
-      _ = await before?.value
-      return await apply(new(settings))
-    }
-    latest = change
-    return await change.value
+    await changes.add { await self.apply(new) }.value
   }
 
-  private func apply(_ new: Settings) async -> [String] {
+  private func apply(_ change: @Sendable (Settings) -> Settings) async -> [String] {
     guard !isEnding else { return [] }
+    let new = change(settings)
     var warnings: [String] = []
     if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
     settings = main == nil ? new : settings
@@ -100,7 +94,7 @@ actor CallbackServing {
     isEnding = true
     retry?.cancel()
     // It may be about to listen somewhere.
-    _ = await latest?.value
+    _ = await changes.latest?.value
     await withTaskGroup { group in
       for listener in all { group.addTask { await listener.stop() } }
     }
@@ -150,10 +144,7 @@ actor CallbackServing {
   private func scheduleRetry(missing: Bool) {
     retry?.cancel()
     guard missing, !isEnding else { return }
-    retry = Task {
-      try? await ContinuousClock().sleep(for: Self.retryPause)
-      if !Task.isCancelled { _ = await change { $0 } }
-    }
+    retry = Live.retry(after: Self.retryPause) { _ = await self.change { $0 } }
   }
 
   /// What browsers find under the name that a proxy passes on; a reload changes it with everything else.

@@ -20,14 +20,12 @@ actor LocalServing {
   private var retry: Task<Void, Never>?
   /// A server that a reload opened before anything else changed, and how many reloads wait to use it.
   private var prepared: (opened: Opened, users: Int)?
-  /// The preparation that came last; the next begins when it has ended.
-  private var preparation: Task<Result<Void, RPCError>, Never>?
+  private var preparations = SerialTasks<Result<Void, RPCError>>()
   /// The last failure in the log, so that attempts do not fill it.
   private var logged: String?
   private let shown = Mutex<BrokerStatus.ListenerView?>(nil)
   private var isClosed = false
-  /// The change that came last; the next begins when it has ended.
-  private var latest: Task<String?, Never>?
+  private var changes = SerialTasks<String?>()
 
   struct Setting {
     /// Such as `metrics`, for messages.
@@ -60,7 +58,7 @@ actor LocalServing {
   func open(_ address: LocalListener?, _ application: any HTTPApplication) async {
     self.application = application
     // The socket may have taken a reload by now: its settings are newer.
-    let isReloaded = latest != nil
+    let isReloaded = changes.latest != nil
     _ = await change { wanted in isReloaded ? wanted : address }
   }
 
@@ -68,13 +66,10 @@ actor LocalServing {
   ///
   /// - Throws: the fault of the address, and the next step.
   func prepare(_ address: LocalListener?) async throws(RPCError) {
-    let before = preparation
-    let own = Task { () -> Result<Void, RPCError> in
-      _ = await before?.value
-      do throws(RPCError) { return .success(try await prepareNow(address)) } catch { return .failure(error) }
+    let preparation = preparations.add {
+      do throws(RPCError) { return .success(try await self.prepareNow(address)) } catch { return .failure(error) }
     }
-    preparation = own
-    try await own.value.get()
+    try await preparation.value.get()
   }
 
   private func prepareNow(_ address: LocalListener?) async throws(RPCError) {
@@ -129,25 +124,20 @@ actor LocalServing {
 
   /// In its turn; `address` makes the wanted address of the one that is wanted then.
   private func change(_ address: @escaping @Sendable (LocalListener?) -> LocalListener?) async -> String? {
-    let before = latest
-    let change = Task {
-      _ = await before?.value
-      return await apply(address(wanted))
-    }
-    latest = change
-    return await change.value
+    await changes.add { await self.apply(address) }.value
   }
 
   /// - Parameter limit: how long requests under way may take.
   func close(within limit: Duration) async {
     isClosed = true
     retry?.cancel()
-    _ = await latest?.value
+    _ = await changes.latest?.value
     await forgetPrepared()
     await served?.server.stop(within: limit)
   }
 
-  private func apply(_ address: LocalListener?) async -> String? {
+  private func apply(_ change: @Sendable (LocalListener?) -> LocalListener?) async -> String? {
+    let address = change(wanted)
     guard !isClosed, address != wanted || address != served?.address else { return nil }
     retry?.cancel()
     wanted = address
@@ -185,7 +175,7 @@ actor LocalServing {
       }
       if logged != message { logger.error("\(message)") }
       logged = message
-      tryAgain()
+      retry = Live.retry(after: Self.retryPause) { _ = await self.change { $0 } }
       return message
     }
   }
@@ -193,15 +183,6 @@ actor LocalServing {
   private func retire() async {
     await served?.server.retire()
     served = nil
-  }
-
-  private func tryAgain() {
-    retry = Task {
-      try? await ContinuousClock().sleep(for: Self.retryPause)
-      guard !Task.isCancelled else { return }
-      // Not within this task: the change would cancel it.
-      Task { _ = await change { $0 } }
-    }
   }
 }
 

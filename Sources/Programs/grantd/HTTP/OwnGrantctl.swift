@@ -23,7 +23,7 @@ actor OwnGrantctl: OwnCommands {
   private let environment: [String]
   private var waiting = 0
   /// One at a time: two would change the same files.
-  private var latest: Task<CommandOutcome, Never>?
+  private var commands = SerialTasks<CommandOutcome>()
 
   /// Nil: a system's broker, or no `grantctl` beside it.
   init?(_ places: Places, socket: String) {
@@ -48,9 +48,8 @@ actor OwnGrantctl: OwnCommands {
     guard waiting < Self.mostWaiting, let command = words.first else { return .busy }
     waiting += 1
     defer { waiting -= 1 }
-    let (before, line) = (latest, [program, command] + options + words.dropFirst())
-    let task = Task { [environment] () -> CommandOutcome in
-      _ = await before?.value
+    let line = [program, command] + options + words.dropFirst()
+    let task = commands.add { [environment] in
       // Exposed for the command that stores it.
       let outcome = await ChildOutcome.of(
         ChildProgram(line, environment: environment, folder: "/"), within: Self.patience,
@@ -61,7 +60,6 @@ actor OwnGrantctl: OwnCommands {
       case .failure(.unfinished): .unfinished(Self.patience)
       }
     }
-    latest = task
     return await task.value
   }
 }

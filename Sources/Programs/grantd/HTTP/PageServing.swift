@@ -18,8 +18,8 @@ actor PageServing: PageOpener {
   private var port: Int?
   private var watch: Task<Void, Never>?
   private var isClosed = false
-  /// The last opening or closing; the next one begins after it.
-  private var latest: Task<Void, Never>?
+  /// Each opening and closing.
+  private var changes = SerialTasks<String?>()
 
   init(_ router: Router, _ surroundings: Surroundings, commands: (any OwnCommands)?, logger: Logger) {
     pages = UserPages(router, surroundings, commands: commands)
@@ -38,13 +38,7 @@ actor PageServing: PageOpener {
   }
 
   private func inTurn(_ work: @escaping @Sendable (isolated PageServing) async -> String?) async -> String? {
-    let before = latest
-    let task = Task {
-      await before?.value
-      return await work(self)
-    }
-    latest = Task { _ = await task.value }
-    return await task.value
+    await changes.add { await work(self) }.value
   }
 
   private func listen() async -> String? {
