@@ -131,7 +131,9 @@ let package = Package(
         deque,
       ]),
     room("Pages", ["PlainText"]),
-    room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
+    room(
+      "Callback",
+      ["Broker", "Callers", "HTTPServer", "Listening", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
       "HTTPServer",
       ["BrokerAPI", "CLinux", "Callers", "Listening", "Platform", "Principals", nioCore, nioPosix, nioHTTP1, logging]),
@@ -182,10 +184,8 @@ let package = Package(
       name: "grantd",
       dependencies: [
         "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
-        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "PostgreSQLStore", "Principals",
-        "Providers", "Sealing",
-        "SQLiteStore",
-        "SystemEvents", "Systemd",
+        "HTTPTransport", "Listening", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "PostgreSQLStore",
+        "Principals", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd",
         "TokenFiles", "UnixSocket", "UserPages", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore,
         nioPosix,
       ], swiftSettings: settings, linkerSettings: lean),
@@ -268,8 +268,8 @@ let package = Package(
     tests(
       "CallbackTests",
       [
-        "Callback", "Callers", "HTTPServer", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging,
-        crypto,
+        "Callback", "Callers", "HTTPServer", "Listening", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1,
+        logging, crypto,
       ]),
     tests("PagesTests", ["Pages"]),
     tests("UserPagesTests", ["UserPages", "Pages", nioHTTP1]),
@@ -289,8 +289,7 @@ let package = Package(
     tests(
       "GrantdTests",
       [
-        "grantd", "Broker", "GrantdConfiguration", "Grants", "HTTPServer", "SQLiteStore", "Sealing", "Systemd",
-        "UnixSocket",
+        "grantd", "Broker", "GrantdConfiguration", "Grants", "Listening", "SQLiteStore", "Sealing", "Systemd",
       ]),
     tests(
       "GrantctlTests",
@@ -362,7 +361,9 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin(
       "HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening", "Principals") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
-      "Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
+      "Callback",
+      fuzzed("Broker", "Callers", "HTTPServer", "Listening", "OAuth")
+        + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers") + ["CToml"],
       folder: "Configuration"),

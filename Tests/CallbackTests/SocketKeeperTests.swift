@@ -2,36 +2,23 @@ import Broker
 import Callback
 import Glibc
 import HTTPServer
+import Listening
 import Logging
 import NIOCore
 import NIOPosix
-import Synchronization
+import TestSupport
 import Testing
 
-/// Holds descriptors between two listeners, as the service manager does.
-private final class Holder: Sendable {
-  private let held = Mutex<[String: Int32]>([:])
-
-  var names: [String] { held.withLock { $0.keys.sorted() } }
-
-  var keeper: CallbackListener.SocketKeeper {
-    .init(
-      earlier: { [self] port, family in held.withLock { $0["\(port)-\(family)"] }.map { dup($0) } },
-      keep: { [self] descriptor, port, family in
-        held.withLock { $0.updateValue(dup(descriptor), forKey: "\(port)-\(family)") }.map { _ = close($0) }
-        return true
-      },
-      forget: { [self] port, family in
-        if let descriptor = held.withLock({ $0.removeValue(forKey: "\(port)-\(family)") }) { close(descriptor) }
-      })
+extension SocketHolder {
+  fileprivate var keeper: SocketKeeper {
+    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, forget: { self.forget($0) })
   }
-
-  deinit { for (_, descriptor) in held.withLock({ $0 }) { close(descriptor) } }
 }
 
 @Suite struct SocketKeeperTests {
   private func listener(
-    _ configuration: CallbackListener.Configuration, _ holder: Holder, handler: any CallbackHandler = ScriptedHandler()
+    _ configuration: CallbackListener.Configuration, _ holder: SocketHolder,
+    handler: any CallbackHandler = ScriptedHandler()
   ) -> CallbackListener {
     CallbackListener(
       configuration: configuration, handler: handler, group: MultiThreadedEventLoopGroup.singleton,
@@ -40,7 +27,7 @@ private final class Holder: Sendable {
 
   @Test("A browser that comes between two listeners is answered by the second", arguments: ["127.0.0.1", "::1"])
   func between(host: String) async throws {
-    let holder = Holder()
+    let holder = SocketHolder()
     let (before, after) = (ScriptedHandler(), ScriptedHandler())
     let first = listener(.init(), holder, handler: before)
     try await first.start()
@@ -63,7 +50,7 @@ private final class Holder: Sendable {
 
   @Test("Who came just before may still ask")
   func justBefore() async throws {
-    let (holder, handler) = (Holder(), ScriptedHandler())
+    let (holder, handler) = (SocketHolder(), ScriptedHandler())
     let listener = listener(.init(), holder, handler: handler)
     try await listener.start()
     let port = try #require(listener.port)
@@ -95,7 +82,7 @@ private final class Holder: Sendable {
   func half() async throws {
     let other = try await ListenerTests.squat("::1")
     let taken = try #require(other.localAddress?.port)
-    let holder = Holder()
+    let holder = SocketHolder()
     let alone = listener(.init(port: taken, ipv6: false), holder)
     try await alone.start()
     await alone.stop()
@@ -110,9 +97,9 @@ private final class Holder: Sendable {
   func wrong() async throws {
     let stranger = try await ListenerTests.squat("127.0.0.1")
     let port = try #require(stranger.localAddress?.port)
-    let holder = Holder()
+    let holder = SocketHolder()
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    #expect(holder.keeper.keep(descriptor, port, "v6"))
+    #expect(holder.keep(descriptor, "\(port)-v6"))
     close(descriptor)
     try await stranger.close().get()
     let mine = listener(.init(port: port), holder)

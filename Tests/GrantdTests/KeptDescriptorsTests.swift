@@ -1,10 +1,9 @@
 import Foundation
 import Glibc
-import HTTPServer
+import Listening
 import Synchronization
 import Systemd
 import Testing
-import UnixSocket
 
 @testable import grantd
 
@@ -40,10 +39,11 @@ import UnixSocket
         // A socket unit's: it stays the caller's.
         .init(descriptor: 0, name: "http"),
       ], store: messages.store)
-    #expect(kept.keeper("http").earlier == socket && kept.keeper("http").earlier == nil)
-    let loopback = kept.loopback("callback")
-    #expect(loopback.earlier(8080, "ipv6") == nil && loopback.earlier(8081, "ipv4") == nil)
-    #expect(loopback.earlier(8080, "ipv4") == callback && loopback.earlier(8080, "ipv4") == nil)
+    let http = kept.keeper("http")
+    #expect(http.earlier(SocketKeeper.only) == socket && http.earlier(SocketKeeper.only) == nil)
+    let loopback = kept.keeper("callback")
+    #expect(loopback.earlier("8080-ipv6") == nil && loopback.earlier("8081-ipv4") == nil)
+    #expect(loopback.earlier("8080-ipv4") == callback && loopback.earlier("8080-ipv4") == nil)
     #expect(kept.forgetRest() == ["metrics-9090-ipv4"] && kept.forgetRest().isEmpty)
     #expect(isClosed() && isOpen(socket) && isOpen(callback) && isOpen(0))
     #expect(messages.all == ["FDSTOREREMOVE=1\nFDNAME=kept-metrics-9090-ipv4"])
@@ -58,7 +58,7 @@ import UnixSocket
     let kept = KeptDescriptors(
       [.init(descriptor: older, name: "kept-http"), .init(descriptor: newer, name: "kept-http")],
       store: Messages().store)
-    #expect(isClosed() && kept.keeper("http").earlier == newer)
+    #expect(isClosed() && kept.keeper("http").earlier(SocketKeeper.only) == newer)
     close(newer)
   }
 
@@ -66,8 +66,8 @@ import UnixSocket
   func forgets() {
     let messages = Messages()
     let kept = KeptDescriptors([], store: messages.store)
-    #expect(kept.keeper("http").keep(0) && kept.loopback("callback").keep(0, 8080, "ipv4"))
-    kept.loopback("callback").forget(8080, "ipv4")
+    #expect(kept.keeper("http").keep(0, SocketKeeper.only) && kept.keeper("callback").keep(0, "8080-ipv4"))
+    kept.keeper("callback").forget("8080-ipv4")
     kept.forgetAll()
     kept.forgetAll()
     #expect(
@@ -80,7 +80,7 @@ import UnixSocket
   @Test("without a manager nothing is kept")
   func alone() {
     let kept = KeptDescriptors([], store: DescriptorStore { _, _ in false })
-    #expect(!kept.keeper("http").keep(0))
+    #expect(!kept.keeper("http").keep(0, SocketKeeper.only))
   }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+import Listening
 import Logging
 import NIOCore
 import NIOPosix
@@ -8,30 +9,15 @@ import Testing
 
 @testable import HTTPServer
 
+extension SocketHolder {
+  fileprivate var keeper: SocketKeeper {
+    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, forget: { self.forget($0) })
+  }
+}
+
 /// A loopback port: both addresses or none, and the same over a restart.
 @Suite(.timeLimit(.minutes(1))) struct LoopbackBindingTests {
-  /// Holds descriptors between two servers, as the service manager does.
-  private final class Holder: Sendable {
-    let held = Mutex<[String: Int32]>([:])
-
-    var names: [String] { held.withLock { $0.keys.sorted() } }
-
-    var keeper: HTTPServer.SocketKeeper {
-      .init(
-        earlier: { [self] port, family in held.withLock { $0["\(port)-\(family)"] }.map { dup($0) } },
-        keep: { [self] descriptor, port, family in
-          held.withLock { $0.updateValue(dup(descriptor), forKey: "\(port)-\(family)") }.map { _ = close($0) }
-          return true
-        },
-        forget: { [self] port, family in
-          if let descriptor = held.withLock({ $0.removeValue(forKey: "\(port)-\(family)") }) { close(descriptor) }
-        })
-    }
-
-    deinit { for (_, descriptor) in held.withLock({ $0 }) { close(descriptor) } }
-  }
-
-  private func server(_ host: String = "127.0.0.1", _ port: Int = 0, _ holder: Holder? = nil) -> HTTPServer {
+  private func server(_ host: String = "127.0.0.1", _ port: Int = 0, _ holder: SocketHolder? = nil) -> HTTPServer {
     HTTPServer(
       address: .loopback(host: host, port: port), keeper: holder?.keeper, group: MultiThreadedEventLoopGroup.singleton,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, application: Answers())
@@ -64,7 +50,7 @@ import Testing
     let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .bind(to: SocketAddress(ipAddress: "::1", port: 0)).get()
     let port = try #require(other.localAddress?.port)
-    let holder = Holder()
+    let holder = SocketHolder()
     let error = await #expect(throws: HTTPServerError.self) { try await server("127.0.0.1", port, holder).start() }
     #expect(error?.code == EADDRINUSE && error?.owner == getuid() && error?.place == "port \(port) of ::1")
     #expect(error?.message == "Address already in use by a program of uid \(getuid())")
@@ -104,7 +90,7 @@ import Testing
   }
 
   @Test("a held port stays taken between two servers, and is free after the last") func held() async throws {
-    let holder = Holder()
+    let holder = SocketHolder()
     let first = server("127.0.0.1", 0, holder)
     let port = try await port(first)
     #expect(holder.names == ["\(port)-v4", "\(port)-v6"])

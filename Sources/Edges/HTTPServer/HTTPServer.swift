@@ -1,6 +1,6 @@
 import Callers
 import Glibc
-import Listening
+public import Listening
 public import Logging
 public import NIOCore
 import NIOHTTP1
@@ -67,8 +67,8 @@ public final class HTTPServer: Sendable {
   struct State {
     var acceptor: Acceptor?
     let connections: NIOLoopBound<Connections>
-    /// Copies that the keeper has: port and family.
-    var kept: [(Int, String)] = []
+    /// The names of the copies that the keeper has.
+    var kept: [String] = []
   }
 
   /// The units of all servers' callers.
@@ -86,7 +86,7 @@ public final class HTTPServer: Sendable {
   let application: any HTTPApplication
   let state = Mutex<State?>(nil)
   private let keeper: SocketKeeper?
-  private let socketFile = SocketFile()
+  private let socketFile = Mutex<SocketFile?>(nil)
 
   /// - Parameters:
   ///   - address: nil: ``bootstrap()`` makes the listening sockets.
@@ -119,14 +119,13 @@ public final class HTTPServer: Sendable {
       case .loopback(let host, let port):
         let bound = try LoopbackBinding(keeper: keeper, backlog: limits.backlog, setUp: Self.setUp).bind(host, port)
         try await accept(bound.map { Acceptor.Listener(descriptor: $0.descriptor, address: $0.address) })
-        for one in bound where keeper?.keep(one.descriptor, one.port, one.family) == true {
-          state.withLock { $0?.kept.append((one.port, one.family)) }
+        for one in bound where keeper?.keep(one.descriptor, one.name) == true {
+          state.withLock { $0?.kept.append(one.name) }
         }
         return "\(host.contains(":") ? "[\(host)]" : host):\(bound[0].port)"
       case .unix(let path):
-        try checkFolder(of: path)
-        try await SocketFile.removeStale(path, on: loop)
-        let descriptor = try socketFile.bind(path, mode: limits.mode)
+        let (descriptor, file) = try SocketFile.bind(path, mode: limits.mode)
+        socketFile.withLock { $0 = file }
         Self.setUp(descriptor)
         _ = listen(descriptor, limits.backlog)
         try await accept([Acceptor.Listener(descriptor: descriptor, address: nil)])
@@ -134,34 +133,21 @@ public final class HTTPServer: Sendable {
       }
     } catch let error as HTTPServerError {
       throw error
-    } catch let error as IOError {
-      throw HTTPServerError(address: address, code: error.errnoCode)
+    } catch let error as SocketFile.Failure {
+      throw HTTPServerError(address, error)
     } catch let error as SystemError {
-      socketFile.remove()
+      removeFile()
       throw HTTPServerError(address: address, code: error.code)
     } catch {
       throw HTTPServerError(address: address, code: EINVAL)
     }
   }
 
-  private func checkFolder(of path: String) throws(HTTPServerError) {
-    let end = path.lastIndex(of: "/") ?? path.startIndex
-    let folder = end == path.startIndex ? "/" : String(path[..<end])
-    do throws(SocketFolder.Failure) {
-      try SocketFolder.check(folder)
-    } catch {
-      switch error {
-      case .unreadable(let code): throw HTTPServerError(address: .unix(path: path), code: code)
-      case .unsafe(let why):
-        throw HTTPServerError(
-          address: .unix(path: path), code: EPERM, detail: "the folder \(folder) is not safe: \(why)")
-      }
-    }
-  }
+  private func removeFile() { socketFile.withLock { $0.take() }?.remove() }
 
   /// Listens no more at this address: no other process will either.
   public func retire() async {
-    for (port, family) in state.withLock({ $0?.kept ?? [] }) { keeper?.forget(port, family) }
+    for name in state.withLock({ $0?.kept ?? [] }) { keeper?.forget(name) }
     await stop()
   }
 
@@ -170,7 +156,7 @@ public final class HTTPServer: Sendable {
     guard let state = state.withLock({ $0.take() }) else { return }
     let limit = most.map { min($0, limits.stop) } ?? limits.stop
     await state.acceptor?.stop()
-    socketFile.remove()
+    removeFile()
     try? await loop.flatSubmit { state.connections.value.stop(within: limit) }.get()
   }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import Listening
 
 /// The server's address: only on this machine.
 public enum LocalListener: Sendable, Equatable {
@@ -23,6 +24,17 @@ public struct HTTPServerError: Error, Sendable, Equatable {
     self.address = address
     self.code = code
     self.owner = owner
+  }
+
+  init(_ address: LocalListener, _ failure: SocketFile.Failure) {
+    self.init(address: address, code: 0)
+    switch failure {
+    case .pathTooLong: code = ENAMETOOLONG
+    case .inUse: code = EADDRINUSE
+    case .notASocket: code = EEXIST
+    case .unsafeFolder(let folder, let why): (code, detail) = (EPERM, "the folder \(folder) is not safe: \(why)")
+    case .failed(_, _, let number): code = number
+    }
   }
 
   /// `127.0.0.1:7817: Address already in use`.

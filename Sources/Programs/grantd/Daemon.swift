@@ -60,7 +60,7 @@ struct Daemon: Sendable {
     let transport = HTTPTransport(
       userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
     transport.use(settings.proxies)
-    let callbacks = CallbackServing(keeper: kept.loopback("callback"), logger: logger)
+    let callbacks = CallbackServing(keeper: kept.keeper("callback"), logger: logger)
     let http = HTTPServing(places, kept, logger: logger)
     let loopback = LoopbackApplication(
       transport, upstreams: { transport.upstreams(on: $0) }, now: Live.surroundings.now)

@@ -1,5 +1,5 @@
 import Glibc
-import HTTPServer
+import Listening
 import Synchronization
 import Systemd
 import UnixSocket
@@ -24,19 +24,13 @@ final class KeptDescriptors: Sendable {
     self.left = Mutex(left)
   }
 
-  /// For a Unix socket that this process binds itself.
-  func keeper(_ name: String) -> SocketServer.SocketKeeper {
-    SocketServer.SocketKeeper(
-      earlier: take(name), keep: { [self] in keep($0, as: name) }, forget: { [self] in forget(name) })
-  }
-
-  /// For listeners on loopback ports, such as `callback`.
-  func loopback(_ listener: String) -> HTTPServer.SocketKeeper {
-    @Sendable func name(_ port: Int, _ family: String) -> String { "\(listener)-\(port)-\(family)" }
-    return HTTPServer.SocketKeeper(
-      earlier: { [self] port, family in take(name(port, family)) },
-      keep: { [self] descriptor, port, family in keep(descriptor, as: name(port, family)) },
-      forget: { [self] port, family in forget(name(port, family)) })
+  /// For the sockets that a listener binds itself, such as `callback`.
+  func keeper(_ listener: String) -> SocketKeeper {
+    @Sendable func full(_ name: String) -> String { name == SocketKeeper.only ? listener : "\(listener)-\(name)" }
+    return SocketKeeper(
+      earlier: { [self] name in take(full(name)) },
+      keep: { [self] descriptor, name in keep(descriptor, as: full(name)) },
+      forget: { [self] name in forget(full(name)) })
   }
 
   /// For connections of units that wait for a credential. Their names are of this process, so that no two are the same.

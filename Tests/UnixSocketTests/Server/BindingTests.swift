@@ -1,6 +1,7 @@
 import BrokerAPI
 import Foundation
 import Glibc
+import Listening
 import TestSupport
 import Testing
 
@@ -24,26 +25,6 @@ import Testing
       let server = Served.server(.path(folder + "/grantd/s.sock"))
       try await server.start()
       #expect(mode(folder + "/grantd") == 0o700)
-      await server.drain(deadline: .zero)
-    }
-  }
-
-  @Test("a folder that others may write to, or that is another user's, is refused", arguments: [0o777, 0o775, 0o755])
-  func foreignFolder(mode: UInt32) async throws {
-    try await Served.inFolder { folder in
-      let (path, isForeign) = (folder + "/shared", mode == 0o755)
-      mkdir(path, mode)
-      chmod(path, mode)
-      // Only root can give something away.
-      if isForeign { guard chown(path, 4242, 4242) == 0 else { return } }
-      let detail = isForeign ? "it belongs to user 4242" : "others may write there (mode \(String(mode, radix: 8)))"
-      await #expect(throws: SocketServerError.unsafeFolder(path: path, detail: detail)) {
-        try await Served.server(.path(path + "/s.sock")).start()
-      }
-      if isForeign { chown(path, geteuid(), getegid()) }
-      chmod(path, isForeign ? 0o755 : mode | 0o1000)
-      let server = Served.server(.path(path + "/s.sock"))
-      try await server.start()
       await server.drain(deadline: .zero)
     }
   }
@@ -85,18 +66,16 @@ import Testing
     }
   }
 
-  @Test("a path that no socket can have is refused with the limit", arguments: [107, 108, 300])
-  func aPathThatNoSocketCanHave(length: Int) async throws {
-    try await Served.inFolder { folder in
-      let path = folder + "/" + String(repeating: "p", count: length - folder.utf8.count - 1)
-      let server = Served.server(.path(path))
-      if length <= 107 {
-        try await server.start()
-        await server.drain(deadline: .zero)
-      } else {
-        await #expect(throws: SocketServerError.pathTooLong(path: path, limit: 107)) { try await server.start() }
-      }
-    }
+  @Test(
+    "a failure keeps its path, and another folder is named",
+    arguments: [
+      (SocketFile.Failure.pathTooLong(limit: 107), SocketServerError.pathTooLong(path: "/p/s", limit: 107)),
+      (.inUse, .inUse(path: "/p/s")), (.notASocket, .notASocket(path: "/p/s")),
+      (.unsafeFolder("/p", detail: "d"), .unsafeFolder(path: "/p", detail: "d")),
+      (.failed(path: "/p", call: "stat", code: 2), .cannotServe(path: "/p", call: "stat", code: 2)),
+    ])
+  func failures(_ failure: SocketFile.Failure, _ expected: SocketServerError) {
+    #expect(SocketServerError("/p/s", failure) == expected)
   }
 
   @Test("a folder that cannot be made is an error that names it") func aFolderThatCannotBeMadeIs() async throws {

@@ -1,5 +1,6 @@
 import Glibc
 import HTTPServer
+import Listening
 import NIOCore
 import NIOPosix
 
@@ -35,11 +36,11 @@ struct Binding {
       }
     }
 
-    /// The name that ``CallbackListener/SocketKeeper`` knows it by.
-    var short: String {
+    /// The socket's name for the keeper.
+    func socketName(_ port: Int) -> String {
       switch self {
-      case .ipv4: "v4"
-      case .ipv6: "v6"
+      case .ipv4: "\(port)-v4"
+      case .ipv6: "\(port)-v6"
       }
     }
   }
@@ -54,7 +55,7 @@ struct Binding {
 
   let configuration: CallbackListener.Configuration
   let bootstrap: ServerBootstrap
-  let keeper: CallbackListener.SocketKeeper?
+  let keeper: SocketKeeper?
 
   func bind() async throws(CallbackListenerError) -> Result {
     let families = Family.allCases.filter { $0 == .ipv4 ? configuration.ipv4 : configuration.ipv6 }
@@ -112,7 +113,7 @@ struct Binding {
         } else {
           for socket in result.sockets { try? await socket.close().get() }
           // A single family is neither served nor held.
-          for family in result.families { keeper?.forget(result.port, family.short) }
+          for family in result.families { keeper?.forget(family.socketName(result.port)) }
           throw error
         }
       }
@@ -142,14 +143,15 @@ struct Binding {
 
   /// The socket that a process before listened with: connections wait in it.
   private func earlierSocket(_ family: Family, port: Int) async -> (any Channel)? {
-    guard port != 0, let keeper, let earlier = keeper.earlier(port, family.short) else { return nil }
+    let name = family.socketName(port)
+    guard port != 0, let keeper, let earlier = keeper.earlier(name) else { return nil }
     let backlog = HTTPServer.Limits().backlog
     guard let socket = try? await bootstrap.listening(on: earlier, backlog: backlog) else {
-      keeper.forget(port, family.short)
+      keeper.forget(name)
       return nil
     }
     if socket.localAddress?.ipAddress == family.rawValue, socket.localAddress?.port == port { return socket }
-    keeper.forget(port, family.short)
+    keeper.forget(name)
     try? await socket.close().get()
     return nil
   }

@@ -1,5 +1,6 @@
 public import Broker
-public import HTTPServer
+import HTTPServer
+public import Listening
 public import Logging
 public import NIOCore
 import NIOPosix
@@ -10,8 +11,6 @@ import Synchronization
 /// It listens on the literals 127.0.0.1 and ::1, on one port, and answers nothing but the configured paths. All of it
 /// runs on one event loop. It is started once and stopped once.
 public final class CallbackListener: Sendable {
-  public typealias SocketKeeper = HTTPServer.SocketKeeper
-
   private enum State {
     case idle
     case starting
@@ -24,7 +23,7 @@ public final class CallbackListener: Sendable {
     var addresses: [String]
     var warnings: [String]
     var sockets: [any Channel]
-    /// The content of the ``SocketKeeper``, by its names.
+    /// The names of the sockets that the keeper has.
     var kept: [String] = []
     var places: NIOLoopBound<BrowserPlaces>
     var server: HTTPServer
@@ -125,7 +124,7 @@ public final class CallbackListener: Sendable {
 
   /// Stops listening permanently: the sockets are no longer held.
   public func retire() async {
-    if let listening { for family in listening.kept { keeper?.forget(listening.port, family) } }
+    if let listening { for name in listening.kept { keeper?.forget(name) } }
     await stop()
   }
 
@@ -139,17 +138,17 @@ public final class CallbackListener: Sendable {
     if let listening { await close(listening) }
   }
 
-  /// Leaves a copy of each socket with the keeper, and returns the families with one.
+  /// Leaves a copy of each socket with the keeper, and returns their names.
   private func kept(_ bound: Binding.Result) async -> [String] {
     guard let keeper else { return [] }
     var kept: [String] = []
-    for (socket, family) in zip(bound.sockets, bound.families.map(\.short)) {
+    for (socket, name) in zip(bound.sockets, bound.families.map { $0.socketName(bound.port) }) {
       let taken = try? await loop.submit {
         try socket.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) {
-          keeper.keep($0, bound.port, family)
+          keeper.keep($0, name)
         } ?? false
       }.get()
-      if taken ?? false { kept.append(family) }
+      if taken ?? false { kept.append(name) }
     }
     return kept
   }

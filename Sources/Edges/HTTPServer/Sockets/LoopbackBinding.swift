@@ -1,5 +1,6 @@
 import Callers
 import Glibc
+import Listening
 import NIOCore
 
 /// Listens at one port on 127.0.0.1 and ::1. A client may try either for `localhost`, and another user who listens on the
@@ -15,10 +16,10 @@ struct LoopbackBinding {
     let port: Int
     let descriptor: Int32
 
-    var family: String { LoopbackBinding.family(host) }
+    var name: String { LoopbackBinding.name(host, port) }
   }
 
-  let keeper: HTTPServer.SocketKeeper?
+  let keeper: SocketKeeper?
   /// Connections that wait in the kernel.
   let backlog: Int32
   /// Called before a socket listens.
@@ -48,7 +49,7 @@ struct LoopbackBinding {
       guard [EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT].contains(error.code) else {
         // One family without the other is not served. It is not held for a next process either.
         close(first.descriptor)
-        keeper?.forget(first.port, first.family)
+        keeper?.forget(first.name)
         throw error
       }
     }
@@ -61,7 +62,8 @@ struct LoopbackBinding {
       owner: code == EADDRINUSE ? Self.owner(host, port) : nil)
   }
 
-  static func family(_ host: String) -> String { host.contains(":") ? "v6" : "v4" }
+  /// The socket's name for the keeper.
+  private static func name(_ host: String, _ port: Int) -> String { "\(port)-\(host.contains(":") ? "v6" : "v4")" }
 
   private func bound(_ host: String, _ port: Int) throws(HTTPServerError) -> Bound {
     if let earlier = earlier(host, port) { return earlier }
@@ -85,15 +87,15 @@ struct LoopbackBinding {
 
   /// The socket that the process before listened with: connections wait in it.
   private func earlier(_ host: String, _ port: Int) -> Bound? {
-    let family = Self.family(host)
-    guard port != 0, let keeper, let descriptor = keeper.earlier(port, family) else { return nil }
+    let name = Self.name(host, port)
+    guard port != 0, let keeper, let descriptor = keeper.earlier(name) else { return nil }
     setUp(descriptor)
     if let address = Self.address(of: descriptor), address.ipAddress == host, address.port == port,
       fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0, listen(descriptor, backlog) == 0
     {
       return Bound(host: host, address: address, port: port, descriptor: descriptor)
     }
-    keeper.forget(port, family)
+    keeper.forget(name)
     close(descriptor)
     return nil
   }

@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import Listening
+public import Listening
 public import Logging
 public import NIOCore
 import NIOPosix
@@ -44,7 +44,7 @@ public final class CredentialServer: Sendable {
 
   private let endpoint: SocketServer.Configuration.Endpoint
   private let folderMode: UInt32
-  private let keeper: SocketServer.SocketKeeper?
+  private let keeper: SocketKeeper?
   private let waiting: Waiting?
   private let judge: Judge
   private let limits: Limits
@@ -62,7 +62,7 @@ public final class CredentialServer: Sendable {
   ///   - onWithheld: called for each connection that got nothing without the source's knowledge. On the event loop:
   ///     must not block.
   public convenience init(
-    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketServer.SocketKeeper? = nil,
+    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketKeeper? = nil,
     waiting: Waiting? = nil, manager: Manager, limits: Limits = Limits(), eventLoop: any EventLoop, logger: Logger,
     onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {
@@ -76,7 +76,7 @@ public final class CredentialServer: Sendable {
   typealias Judge = @Sendable (CredentialName?, Caller) throws(CredentialRefusal) -> CredentialRequest
 
   init(
-    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketServer.SocketKeeper? = nil,
+    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketKeeper? = nil,
     waiting: Waiting? = nil, judge: @escaping Judge, limits: Limits, eventLoop: any EventLoop, logger: Logger,
     onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {

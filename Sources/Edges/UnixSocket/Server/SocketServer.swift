@@ -1,5 +1,5 @@
 import Glibc
-import Listening
+public import Listening
 public import Logging
 import NIOCore
 public import Principals

@@ -1,4 +1,5 @@
 import Glibc
+import Listening
 
 /// Why the socket cannot be served. The message says what to do.
 public enum SocketServerError: Error, Equatable, CustomStringConvertible {
@@ -16,6 +17,17 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
   case notAListener(descriptor: Int32)
   /// The server was started before.
   case alreadyStarted
+
+  init(_ path: String, _ failure: SocketFile.Failure) {
+    self =
+      switch failure {
+      case .pathTooLong(let limit): .pathTooLong(path: path, limit: limit)
+      case .inUse: .inUse(path: path)
+      case .notASocket: .notASocket(path: path)
+      case .unsafeFolder(let folder, let detail): .unsafeFolder(path: folder, detail: detail)
+      case .failed(let path, let call, let code): .cannotServe(path: path, call: call, code: code)
+      }
+  }
 
   public var description: String {
     switch self {

@@ -3,6 +3,7 @@ import BrokerAPI
 import Callback
 import Callers
 import GrantdConfiguration
+import Listening
 import Logging
 import NIOPosix
 import OAuth
@@ -15,7 +16,7 @@ actor CallbackServing {
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
 
-  private let keeper: CallbackListener.SocketKeeper?
+  private let keeper: SocketKeeper?
   private let logger: Logger
   private var main: CallbackListener?
   private var fixed: [Int: CallbackListener] = [:]
@@ -29,7 +30,7 @@ actor CallbackServing {
   private var isEnding = false
   private var changes = SerialTasks<[String]>()
 
-  init(keeper: CallbackListener.SocketKeeper?, logger: Logger) {
+  init(keeper: SocketKeeper?, logger: Logger) {
     self.keeper = keeper
     self.logger = logger
   }

@@ -17,9 +17,9 @@ struct HTTPServing: Sendable {
     self.places = places
     metrics = LocalServing(
       .init(
-        name: "metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, keeper: kept.loopback("metrics")),
+        name: "metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, keeper: kept.keeper("metrics")),
       logger: logger)
-    port = LocalServing(.init(name: "HTTP", key: "[http] listen", keeper: kept.loopback("http")), logger: logger)
+    port = LocalServing(.init(name: "HTTP", key: "[http] listen", keeper: kept.keeper("http")), logger: logger)
     var limits = HTTPServer.Limits()
     // As for the broker's own socket: the policy decides, by the kernel's identification of the caller.
     limits.mode = places.instance == .system ? 0o666 : 0o600

@@ -1,6 +1,7 @@
 import Broker
 import BrokerAPI
 import HTTPServer
+import Listening
 import Logging
 import NIOPosix
 import Synchronization
@@ -36,7 +37,7 @@ actor LocalServing {
     var path = ""
     var limits = HTTPServer.Limits()
     /// Holds the sockets of a port over a restart; nil: they are not held.
-    var keeper: HTTPServer.SocketKeeper?
+    var keeper: SocketKeeper?
   }
 
   /// A server that listens.
