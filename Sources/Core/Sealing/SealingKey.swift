@@ -1,8 +1,9 @@
 import Crypto
 public import FoundationEssentials
+public import OAuth
 
 /// The 256-bit key that seals secrets, and its source. Prints without the key.
-public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
+public struct SealingKey: Sendable, Redacted {
   static let length = 32
 
   let key: SymmetricKey
@@ -16,7 +17,6 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   public var sealer: Sealer { Sealer(key: key) }
 
   public var description: String { "‹redacted key from \(source)›" }
-  public var customMirror: Mirror { Mirror(self, children: ["source": source]) }
 
   /// The key in base64 (RFC 4648 §4), as a key file has it.
   public var exposedText: String { key.withUnsafeBytes { Data($0) }.base64EncodedString() }
