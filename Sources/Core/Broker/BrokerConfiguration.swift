@@ -114,12 +114,10 @@ enum Limit {
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
   static let logoutTokenKept = Duration.seconds(600)
-  /// Lines a minute that the log has of refused logout tokens, and how soon the number of others is logged.
-  static let logoutRefusalLines = 30
-  static let logoutRefusalReport = Duration.seconds(60)
-  /// The same of browsers that are refused since they are another user's.
-  static let browserRefusalLines = 30
-  static let browserRefusalReport = Duration.seconds(60)
+  /// Lines a minute that the log has of refused logout tokens, and of browsers that are refused since they are another
+  /// user's, and how soon the number of others is logged.
+  static let refusalLines = 30
+  static let refusalReport = Duration.seconds(60)
   /// Bytes of a refresh token that is imported.
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.

@@ -154,11 +154,11 @@ import Testing
     let login = try await rig.start()
     for _ in 1...1000 { _ = await rig.open(login, from: .user(Self.other)) }
     func lines() -> [String] { journal.all.map(\.text).filter { $0.contains("refused") } }
-    #expect(lines().count == Limit.browserRefusalLines)
+    #expect(lines().count == Limit.refusalLines)
     #expect(lines().first == "refused a browser of uid 1001: the login of work is for uid 0")
     #expect(
       await rig.clock.reaches(by: .seconds(10)) {
-        lines().last == "refused \(1000 - Limit.browserRefusalLines) more browsers at logins of other users"
+        lines().last == "refused \(1000 - Limit.refusalLines) more browsers at logins of other users"
       })
   }
 

@@ -19,11 +19,11 @@ import Testing
         case .refused = await rig.broker.handleLogout(provider: "example", form: Data("logout_token=e30.e30.AAAA".utf8))
       else { return #expect(Bool(false), "a forged token was taken") }
     }
-    #expect(lines().count == Limit.logoutRefusalLines)
+    #expect(lines().count == Limit.refusalLines)
     #expect(
       await rig.clock.reaches(by: .seconds(10)) {
-        lines().last == "refused \(1000 - Limit.logoutRefusalLines) more logout tokens"
+        lines().last == "refused \(1000 - Limit.refusalLines) more logout tokens"
       })
-    #expect(lines().count == Limit.logoutRefusalLines + 1)
+    #expect(lines().count == Limit.refusalLines + 1)
   }
 }

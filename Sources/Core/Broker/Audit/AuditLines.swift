@@ -1,5 +1,6 @@
 import DequeModule
 import OAuth
+import Principals
 import Synchronization
 
 /// A record that still accepts repetitions.

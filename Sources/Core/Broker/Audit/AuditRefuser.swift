@@ -78,8 +78,8 @@ struct AuditBudgets {
   /// Holders that are counted apart.
   static let holders = 1024
 
-  private var holders: [AuditRefuser: MinuteBudget] = [:]
-  private var allUnnamed = MinuteBudget(Self.allUnnamed)
+  private var holders: [AuditRefuser: TokenBucket] = [:]
+  private var allUnnamed = TokenBucket(Self.allUnnamed, per: .seconds(60))
 
   enum Answer: Equatable {
     case record
@@ -89,13 +89,14 @@ struct AuditBudgets {
 
   mutating func take(_ refuser: AuditRefuser, at uptime: Int64) -> Answer {
     guard refuser.standing != .own else { return .record }
+    let now = Duration.milliseconds(uptime)
     if holders[refuser] == nil, holders.count >= Self.holders {
-      holders = holders.filter { !$0.value.isFull(at: uptime) }
+      holders = holders.filter { !$0.value.isFull(at: now) }
       guard holders.count < Self.holders else { return .countOnly(.unknown) }
     }
-    var own = holders[refuser] ?? MinuteBudget(refuser.standing == .named ? Self.named : Self.unnamed)
+    var own = holders[refuser] ?? TokenBucket(refuser.standing == .named ? Self.named : Self.unnamed, per: .seconds(60))
     defer { holders[refuser] = own }
-    guard own.take(at: uptime), refuser.standing == .named || allUnnamed.take(at: uptime) else {
+    guard own.take(at: now), refuser.standing == .named || allUnnamed.take(at: now) else {
       return .countOnly(refuser)
     }
     return .record
@@ -111,21 +112,22 @@ struct AuditPrograms {
 
   private struct Known {
     var programs: Deque<AuditEntry.Who> = []
-    var budget = MinuteBudget(AuditPrograms.perUser)
+    var budget = TokenBucket(AuditPrograms.perUser, per: .seconds(60))
   }
 
   private var known: [AuditRefuser: Known] = [:]
 
   /// Whether the program gets no separate record.
   mutating func isBeyond(_ program: AuditEntry.Who, of user: AuditRefuser, at uptime: Int64) -> Bool {
+    let now = Duration.milliseconds(uptime)
     if known[user] == nil, known.count >= Self.users {
-      known = known.filter { !$0.value.budget.isFull(at: uptime) }
+      known = known.filter { !$0.value.budget.isFull(at: now) }
       guard known.count < Self.users else { return true }
     }
     var one = known[user] ?? Known()
     defer { known[user] = one }
     guard !one.programs.contains(program) else { return false }
-    guard one.budget.take(at: uptime) else { return true }
+    guard one.budget.take(at: now) else { return true }
     if one.programs.count >= Self.perUser { one.programs.removeFirst() }
     one.programs.append(program)
     return false

@@ -18,7 +18,7 @@ final class Logins: Piece {
   /// Logins with a commit in progress, and their waiters.
   private var writing: [LoginID: Waiters.Key] = [:]
   let registrations: Registrations
-  let browserRefusals: BrowserRefusals
+  let browserRefusals: LimitedLog
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
@@ -34,7 +34,7 @@ final class Logins: Piece {
     self.addresses = addresses
     self.endings = endings
     self.registrations = registrations
-    browserRefusals = BrowserRefusals(runtime)
+    browserRefusals = LimitedLog(runtime, of: "browsers at logins of other users")
     table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
   }
 

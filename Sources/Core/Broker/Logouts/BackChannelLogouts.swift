@@ -15,8 +15,7 @@ final class BackChannelLogouts: Piece {
   /// Logout tokens that were taken, and until when since boot they are remembered.
   private var taken: [String: Duration] = [:]
   /// Any client of the endpoint can cause refused tokens.
-  private var refusalLines = LogBudget(Limit.logoutRefusalLines)
-  private var isReportDue = false
+  private let refusals: LimitedLog
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, revocations: Revocations, audit: AuditLog
@@ -26,6 +25,7 @@ final class BackChannelLogouts: Piece {
     self.providers = providers
     self.revocations = revocations
     self.audit = audit
+    refusals = LimitedLog(runtime, of: "logout tokens")
   }
 
   func handleLogout(provider text: String, form: Data) async -> LogoutOutcome {
@@ -60,24 +60,8 @@ final class BackChannelLogouts: Piece {
   }
 
   private func logRefusal(_ level: Logger.Level, _ provider: ProviderName, _ why: String) {
-    guard let omitted = refusalLines.take(at: uptime) else { return reportOmitted() }
-    logger.log(
-      level: level,
-      "refused a logout token of provider \(provider): \(why)\(omitted > 0 ? "; \(omitted) more before it" : "")",
-      metadata: ["provider": "\(provider)"])
-  }
-
-  /// Logs soon how many were not logged.
-  private func reportOmitted() {
-    guard !isReportDue else { return }
-    isReportDue = true
-    let sleep = runtime.clock.surroundings.sleep
-    Task { [weak self] in
-      await sleep(Limit.logoutRefusalReport)
-      guard let self else { return }
-      isReportDue = false
-      if let omitted = refusalLines.due(at: uptime) { logger.warning("refused \(omitted) more logout tokens") }
-    }
+    refusals.refused(
+      "a logout token of provider \(provider): \(why)", level: level, metadata: ["provider": "\(provider)"])
   }
 
   /// False: it was already used. A valid one must not be accepted twice (§2.6).

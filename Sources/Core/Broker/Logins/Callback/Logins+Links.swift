@@ -31,7 +31,7 @@ extension Logins {
     guard isOwn(login), RedirectURI(rawValue: login.redirectURI)?.isLoopback == true,
       let refusal = BrowserRefusal(browser, for: login.browserUser)
     else { return nil }
-    browserRefusals.log(browser, login)
+    browserRefusals.refused(browser, at: login)
     return refusal
   }
 }
