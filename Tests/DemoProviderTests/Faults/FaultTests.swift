@@ -19,7 +19,7 @@ import Testing
 
   @Test func theTableHasEveryKind() {
     let missing = Set(DemoServer.Fault.Kind.allCases).subtracting(FaultCase.all.map(\.kind))
-      // These two need more than one request: DPoPTests, SignedResponseTests.
+      // These two need more than one request: ProofTests, SignedResponseTests.
       .subtracting([.noNonceHeader, .plainResponse])
     #expect(missing.isEmpty)
   }
@@ -43,20 +43,6 @@ import Testing
       #expect(server.stats().faultsSet == 1)
       #expect(JWT.part(1, of: await client.signIn().id)?["nonce"] == "wrong-nonce")
       #expect(server.stats().faultsSet == 0)
-    }
-  }
-
-  @Test func faultsAtOnceActTogether() async throws {
-    try await withServer { server, client in
-      let tokens = await client.signIn()
-      try server.fault(.delay, at: .tokenRefresh, times: 1) { $0.seconds = 0.2 }
-      try server.fault(.expiresInZero, at: .token, times: 1)
-      try server.fault(.noRefreshToken, at: .tokenRefresh, times: 1)
-      let start = ContinuousClock.now
-      let answer = try #require(await client.refresh(tokens.refresh))
-      #expect(ContinuousClock.now - start >= .seconds(0.2))
-      #expect(answer.json?["expires_in"] == 0)
-      #expect(answer.json?["refresh_token"] == nil)
     }
   }
 
@@ -108,18 +94,6 @@ import Testing
       #expect(await client.refresh(lost) == nil)
       #expect(await client.refresh(lost)?.json?["error"] == "invalid_grant")
       #expect(server.stats().grants.map(\.ended) == [nil, "refresh token reused"])
-    }
-  }
-
-  @Test(.timeLimit(.minutes(1))) func aSlowAnswerDelaysNobodyElse() async throws {
-    try await withServer { server, client in
-      try server.fault(.delay, at: .jwks, times: 1) { $0.seconds = 3600 }
-      let slow = Task { await client.send(.GET, "/jwks") }
-      while server.stats().requests["jwks"] == nil { await Task.yield() }
-      #expect(await client.send(.GET, "/jwks")?.status == 200)
-      // Stopping the server does not wait for the answer either.
-      await server.stop()
-      #expect(await slow.value == nil)
     }
   }
 }

@@ -1,3 +1,4 @@
+import Crypto
 import DemoProvider
 import Foundation
 
@@ -38,8 +39,9 @@ extension FaultCase {
     .init(.critHeader, .tokenCode) { $0.header?["crit"] == ["exp"] && $0.verified },
   ]
 
+  /// The `at_hash` of a token (OIDC Core §3.1.3.6).
   private static func hash(of token: String) -> String {
-    JWT.text(JWT.half(of: token))
+    JWT.text(Data(SHA256.hash(data: Data(token.utf8)).prefix(16)))
   }
 
   private static let others: [FaultCase] = [
@@ -59,7 +61,6 @@ extension FaultCase {
     .init(.useDPoPNonce, .userinfo) {
       $0.answer?.status == 401 && $0.answer?.header("www-authenticate")?.contains("use_dpop_nonce") == true
     },
-    .init(.oauthError, .par, .with { $0.error = "invalid_request" }) { $0.json?["error"] == "invalid_request" },
     .init(.status, .revoke, .with { $0.retryAfter = "1" }) {
       $0.answer?.status == 503 && $0.answer?.header("retry-after") == "1"
     },

@@ -7,21 +7,6 @@ import Testing
   typealias Settings = DemoServer.Settings
   private static let full = "openid profile email offline_access api.read"
 
-  @Test func aRefreshNarrowsByScopeAndByResource() async throws {
-    try await withServer { server, client in
-      let first = Tokens(
-        await client.exchange(await client.code(user: "alice", ["resource": "https://a.example"])))
-      let narrow = await client.refresh(first.refresh, ["scope": "api.read", "resource": "https://a.example"])
-      #expect(narrow?.json?["scope"] == "api.read" && narrow?.json?["id_token"] == nil)
-      let next = Tokens(narrow).refresh
-      #expect(next != first.refresh && !next.isEmpty)
-      #expect(await client.refresh(next, ["scope": "admin"])?.json?["error"] == "invalid_scope")
-      #expect(await client.refresh(next, ["resource": "https://b.example"])?.json?["error"] == "invalid_target")
-      #expect(await client.refresh(next)?.json?["scope"] == .string(Self.full))
-      #expect(server.stats().refreshes == 2)
-    }
-  }
-
   @Test func aNarrowedRefreshMayLeaveTheRefreshTokenAlone() async throws {
     try await withServer({ $0.settings.refresh.narrowedRotates = false }) { _, client in
       let first = await client.signIn()
@@ -114,28 +99,6 @@ import Testing
       let second = Tokens(await client.refresh(first.refresh))
       #expect(await client.userinfo(first.access)?.status == 401)
       #expect(await client.userinfo(second.access)?.status == 200)
-    }
-  }
-
-  @Test func aRefreshTokenMayExpireWithItsAccessToken() async throws {
-    let clock = StepClock()
-    try await withServer({
-      $0.now = { clock.now }
-      $0.settings.refreshTTL = $0.settings.accessTTL
-    }) { _, client in
-      let token = await client.signIn().refresh
-      clock.advance(5)
-      #expect(await client.refresh(token)?.json?["error"] == "invalid_grant")
-    }
-  }
-
-  @Test func aRefreshedIDTokenMayRepeatTheNonceOrBeAbsent() async throws {
-    try await withServer { server, client in
-      server.changeSettings { $0.nonceOnRefresh = true }
-      let answer = Tokens(await client.refresh(await client.signIn().refresh))
-      #expect(JWT.part(1, of: answer.id)?["nonce"] == "nonce-1")
-      server.changeSettings { $0.idTokenOnRefresh = false }
-      #expect(Tokens(await client.refresh(answer.refresh)).id.isEmpty)
     }
   }
 }

@@ -29,8 +29,7 @@ import Testing
           "kind": "refresh", "grant": 1, "user": "alice", "live": false, "current": false, "rotated_last": true,
           "ended": .null,
         ])
-      let hash = Data(SHA256.hash(data: Data(second.refresh.utf8))).base64EncodedString()
-        .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+      let hash = JWT.text(Data(SHA256.hash(data: Data(second.refresh.utf8))))
       #expect(
         await facts(["refresh_token_sha256": .string(hash)]) == [
           "kind": "refresh", "grant": 1, "user": "alice", "live": true, "current": true, "rotated_last": false,
@@ -65,46 +64,6 @@ import Testing
     }
   }
 
-  @Test func withoutRotationTheSameTokenStays() async throws {
-    try await withServer({ $0.settings.rotation = .none }) { server, client in
-      let first = await client.signIn()
-      for _ in 0..<3 {
-        let next = Tokens(await client.refresh(first.refresh))
-        #expect(next.refresh == first.refresh && !next.access.isEmpty)
-      }
-      #expect(server.stats().refreshes == 3)
-    }
-  }
-
-  @Test func tokensExpire() async throws {
-    let clock = StepClock()
-    try await withServer({
-      $0.now = { clock.now }
-      $0.settings.refreshTTL = .seconds(100)
-    }) { _, client in
-      let tokens = await client.signIn()
-      clock.advance(4)
-      #expect(await client.userinfo(tokens.access)?.status == 200)
-      clock.advance(1)
-      #expect(await client.userinfo(tokens.access)?.status == 401)
-      clock.advance(95)
-      #expect(await client.refresh(tokens.refresh)?.json?["error"] == "invalid_grant")
-    }
-  }
-
-  @Test func aRefreshMayNarrowTheScopeAndNotWidenIt() async throws {
-    try await withServer { _, client in
-      let first = await client.signIn()
-      let narrow = try #require(await client.refresh(first.refresh, ["scope": "api.read"]))
-      #expect(narrow.json?["scope"] == "api.read")
-      #expect(narrow.json?["id_token"] == nil)
-      let token = Tokens(narrow).refresh
-      #expect(await client.refresh(token, ["scope": "api.read api.write"])?.json?["error"] == "invalid_scope")
-      let whole = await client.refresh(token)?.json?["scope"]
-      #expect(whole == "openid profile email offline_access api.read")
-    }
-  }
-
   @Test func oneOfManyRefreshesAtOnceWinsAndTheServerSawThemTogether() async throws {
     try await withServer { server, client in
       let token = await client.signIn().refresh
@@ -116,25 +75,6 @@ import Testing
       #expect(winners == 1)
       #expect(server.stats().refreshesInFlightMax > 1)
       #expect(server.stats().deadGrants == 1)
-    }
-  }
-
-  @Test func aThousandAccountsRefreshHundredsAtOnce() async throws {
-    try await withServer { server, client in
-      let alive = await withTaskGroup(of: Bool.self) { group in
-        for number in 1...1000 {
-          if number > 250 { _ = await group.next() }
-          group.addTask {
-            let tokens = await client.signIn(user: "user-\(number)")
-            return await client.refresh(tokens.refresh)?.status == 200
-          }
-        }
-        return await group.reduce(true) { $0 && $1 }
-      }
-      #expect(alive)
-      #expect(server.stats().liveGrants == 1000)
-      #expect(server.stats().refreshes == 1000)
-      #expect(server.stats().refreshesInFlightMax == 1)
     }
   }
 }
