@@ -164,6 +164,25 @@ import Testing
     #expect(await site.broker.journal.failure == nil)
   }
 
+  @Test("A report is kept if memory follows another broker's write before the report is saved")
+  func reportBehindWrite() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    let token = try await site.call(TokenGet.self, .init(account: "work"))
+    await site.broker.journal.lock(account("work"))
+    let following = Task { await site.broker.accounts.changedElsewhere([account("work")]) }
+    await settle()
+    let report = Task {
+      try await site.call(
+        TokenReportRejected.self, .init(account: "work", generation: token.generation, timeout: 300))
+    }
+    await settle()
+    await site.broker.journal.unlock(account("work"))
+    await following.value
+    #expect(try await report.value.refreshed)
+    #expect(try await site.token("work") == "work-a3")
+  }
+
   @Test("A login to an account that the copy lacks is saved while the copy is compared")
   func loginDuringComparison() async throws {
     let world = try await SharedWorld()

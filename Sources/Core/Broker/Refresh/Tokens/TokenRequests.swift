@@ -20,7 +20,7 @@ final class TokenRequests: Piece {
   /// Questions under way, and their waiters.
   private var verifying: [AccountName: Waiters.Key] = [:]
   /// Reports that wait to be written, and their waiters.
-  private var saving: [AccountName: Waiters.Key] = [:]
+  private var saving: [AccountName: Saving] = [:]
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
@@ -120,7 +120,8 @@ final class TokenRequests: Piece {
       key = new
       accounts.publish(account)
       // On disk, so the caller's next process and a restarted broker know it.
-      try await saveReports(of: account, for: asker, until: deadline)
+      try await save(
+        .init(generation: params.generation, reporter: asker.reporter), of: account, for: asker, until: deadline)
     }
     if !grant.saved.isRenewable {
       try await askProvider(account, params.generation, isDead: isProvidersWord, for: asker, until: deadline)
@@ -275,16 +276,16 @@ final class TokenRequests: Piece {
   }
 
   /// One commit for all reports that come while it waits for the account's lock.
-  private func saveReports(
-    of account: AccountName, for asker: Asker, until deadline: Duration
+  private func save(
+    _ report: Saving.Report, of account: AccountName, for asker: Asker, until deadline: Duration
   ) async throws(RPCError) {
-    let key = saving[account] ?? waiters.newWork()
-    if saving[account] == nil {
-      saving[account] = key
+    let key = saving[account]?.key ?? waiters.newWork()
+    saving[account, default: Saving(key: key)].reports.append(report)
+    if saving[account]?.reports.count == 1 {
       Task {
         await journal.lock(account)
-        saving[account] = nil
-        await saveReports(of: account)
+        let reports = saving.removeValue(forKey: account)?.reports ?? []
+        await save(reports, of: account)
         journal.unlock(account)
         waiters.wake(key)
       }
@@ -292,11 +293,35 @@ final class TokenRequests: Piece {
     try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
   }
 
-  private func saveReports(of account: AccountName) async {
-    guard let grant = accounts[account] else { return }
-    let changes = grant.livingTokens.filter { !$0.reports.isEmpty }.map { Change.putToken($0) }
-    guard !changes.isEmpty else { return }
-    try? await journal.commitOrKeep(changes, of: account)
+  /// Memory may have followed another broker's write before the reports, or because they conflict with it.
+  private func save(_ reports: [Saving.Report], of account: AccountName) async {
+    for _ in 0..<Limit.conflicts {
+      var isNew = false
+      for report in reports {
+        let outcome = accounts[account]?.reported(generation: report.generation, by: report.reporter, at: now)
+        if case .new = outcome { isNew = true }
+      }
+      if isNew { accounts.publish(account) }
+      guard let grant = accounts[account] else { return }
+      let changes = grant.livingTokens.filter { !$0.reports.isEmpty }.map { Change.putToken($0) }
+      guard !changes.isEmpty else { return }
+      do throws(StoreError) {
+        return try await journal.commitOrKeep(changes, of: account)
+      } catch {
+        guard error == .conflict else { return }
+      }
+    }
+  }
+
+  /// Reports that wait for the account's lock.
+  private struct Saving {
+    struct Report {
+      let generation: Int64
+      let reporter: Reporter
+    }
+
+    let key: Waiters.Key
+    var reports: [Report] = []
   }
 
   func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {
