@@ -98,7 +98,7 @@ private final class Held: HTTPConversation {
 
   init(_ application: Holding) { self.application = application }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake { .whole(atMost: 1024) }
+  func intake(of head: HTTPRequestHead) -> BodyHandling { .whole(atMost: 1024) }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
     let application = self.application

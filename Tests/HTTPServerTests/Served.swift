@@ -150,7 +150,7 @@ private final class Answer: HTTPConversation {
 
   init(_ answers: Answers) { self.answers = answers }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     switch head.uri {
     case "/zero", "/memory": .whole(atMost: 0)
     case "/later", "/whole": .whole(atMost: 1000)

@@ -176,7 +176,7 @@ private final class Echo: HTTPConversation {
 
   init(_ caller: Caller?) { self.caller = caller }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
     case "/last": .stream(within: .seconds(4), else: HTTPReply(.gatewayTimeout))

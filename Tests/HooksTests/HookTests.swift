@@ -44,10 +44,10 @@ import Testing
 
   @Test("members that an event lacks are not in the environment")
   func absent() {
-    let variables = Occasion(Event(type: .configurationReloaded, at: 1)).environment(own: [:], pass: [])
+    let variables = HookInput(Event(type: .configurationReloaded, at: 1)).environment(own: [:], pass: [])
     #expect(
       variables == [
-        "GRANTD_AT=1", "GRANTD_EVENT=configuration.reloaded", "LANG=C.UTF-8", "PATH=\(Occasion.standardPath)",
+        "GRANTD_AT=1", "GRANTD_EVENT=configuration.reloaded", "LANG=C.UTF-8", "PATH=\(HookInput.standardPath)",
       ])
   }
 
@@ -58,8 +58,9 @@ import Testing
       type: .refreshTokenExpiring, at: .max, account: String(repeating: "a", count: 128),
       provider: String(repeating: "p", count: 64), login_id: String(repeating: "l", count: 64), generation: .max,
       reason: .providerMisconfigured, message: long, hint: long, refresh_expires_at: .max)
-    #expect(Occasion(event).line.count <= 4096)
-    #expect(Occasion(Event(type: .loginFailed, at: 1, message: String(repeating: "𝄞", count: 5000))).line.count <= 4096)
+    #expect(HookInput(event).line.count <= 4096)
+    #expect(
+      HookInput(Event(type: .loginFailed, at: 1, message: String(repeating: "𝄞", count: 5000))).line.count <= 4096)
   }
 
   @Test("arguments are passed unchanged: no shell reads them")
@@ -101,11 +102,11 @@ import Testing
       "hook", "while [ ! -e $here/go ]; do sleep 0.05; done; touch $here/ran-$GRANTD_AT")
     let hooks = Hooks([.test(program)], log: log)
     for number in 1...300 { hooks.handle(Event(type: .tokenRefreshed, at: Int64(number), account: "work")) }
-    #expect(hooks.figures == .init(running: 4, queued: 256, dropped: 40, results: [:]))
+    #expect(hooks.statistics == .init(running: 4, queued: 256, dropped: 40, results: [:]))
     #expect(log.all.filter { $0.level == .warning }.count == 1, "it is said once")
     folder.touch("go")
     #expect(await eventually(within: .seconds(60)) { hooks.count(.succeeded) == 260 })
-    #expect(hooks.figures.running == 0 && hooks.figures.queued == 0)
+    #expect(hooks.statistics.running == 0 && hooks.statistics.queued == 0)
     let ran = Set(folder.names("ran-").compactMap { Int($0.dropFirst(4)) })
     #expect(ran == Set(1...4).union(45...300))
   }
@@ -119,7 +120,7 @@ import Testing
     for number in 1...20 { hooks.handle(Event(type: .tokenRefreshed, at: Int64(number))) }
     #expect(await eventually { hooks.count(.succeeded) == 40 })
     #expect(folder.names("quick-").count == 20)
-    #expect(hooks.figures.running == 4 && hooks.figures.queued == 16)
+    #expect(hooks.statistics.running == 4 && hooks.statistics.queued == 16)
     folder.touch("go")
     #expect(await eventually { hooks.count(.succeeded) == 60 })
   }
@@ -139,11 +140,11 @@ import Testing
     #expect(await eventually { folder.has("1") && folder.read("2")?.hasSuffix("\n") == true })
     let pid = try folder.pid("2")
     await hooks.stop()
-    #expect(hooks.figures == .init(running: 0, queued: 0, dropped: 0, results: [.succeeded: 1, .stopped: 2]))
+    #expect(hooks.statistics == .init(running: 0, queued: 0, dropped: 0, results: [.succeeded: 1, .stopped: 2]))
     #expect(folder.has("quick-done") && folder.has("polite-done"))
     #expect(!runs(pid))
     hooks.handle(Self.event)
-    #expect(hooks.figures.running == 0)
+    #expect(hooks.statistics.running == 0)
   }
 
   @Test("new hooks count from the next event on")

@@ -70,7 +70,7 @@ extension Hooks {
     replace(by: hooks)
   }
 
-  func count(_ result: HookResult) -> UInt64 { figures.results[result, default: 0] }
+  func count(_ result: HookResult) -> UInt64 { statistics.results[result, default: 0] }
 }
 
 extension Run {

@@ -327,7 +327,7 @@ private final class ScriptedBroker: LoopbackBroker {
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError> {
     .failure(RPCError(.notPermitted, "not here"))
   }
-  func forwardLane(for principal: Principal) -> ForwardLane { fatalError("no request is forwarded") }
+  func forwardCache(for principal: Principal) -> ConnectionForwardCache { fatalError("no request is forwarded") }
   func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool { false }
   func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict {
     .refused(RPCError(.notPermitted, "not here"))

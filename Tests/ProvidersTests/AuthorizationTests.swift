@@ -118,6 +118,7 @@ import Testing
   func signatureRequired() {
     var demanding = metadata
     demanding.requiresSignedRequests = true
+    demanding.endpoints[.pushedAuthorizationRequest] = URL(string: "https://a.example/par")
     for par in [ProviderSettings.PushedRequests.whenRequired, .always] {
       do throws(ProviderFailure) {
         _ = try place(provider { $0.authorization.par = par }, request(), metadata: demanding)

@@ -119,6 +119,6 @@ struct KeyringTests {
   }
 }
 
-extension Keyring.Under {
+extension Keyring.StoreKeyState {
   fileprivate var isKey: Bool { if case .key = self { true } else { false } }
 }

@@ -90,7 +90,7 @@ struct RouteMessageTests {
   @Test("are reported at an appearance, and not at a repetition")
   func news() {
     var view = NetworkView()
-    func heard(_ message: RouteMessage) -> Bool { view.heard(message) }
+    func heard(_ message: RouteMessage) -> Bool { view.update(with: message) }
     let address = RouteMessage.address(index: 3, address: [2, 10, 0, 0, 7], isThere: true)
     let route = RouteMessage.defaultRoute(index: 3, key: [2, 254], isThere: true)
     let link = RouteMessage.link(index: 3, isUp: true)
@@ -110,7 +110,7 @@ struct RouteMessageTests {
   @Test("are remembered up to a limit")
   func limit() {
     var view = NetworkView()
-    func heard(_ message: RouteMessage) -> Bool { view.heard(message) }
+    func heard(_ message: RouteMessage) -> Bool { view.update(with: message) }
     for index in 0..<UInt32(NetworkView.limit) {
       #expect(heard(.address(index: index, address: [], isThere: true)))
     }

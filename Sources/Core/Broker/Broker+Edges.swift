@@ -78,7 +78,7 @@ extension Broker {
   public func metricsText() async -> String { await reports.views.metricsText() }
 
   /// Writes the trail until the task is cancelled; what is left then is for ``finishTrail()``.
-  public nonisolated func keepTrail() async { await trail.run(sleep: runtime.clock.surroundings.sleep) }
+  public nonisolated func keepTrail() async { await trail.run(sleep: runtime.clock.system.sleep) }
 
   /// After the last request.
   public nonisolated func finishTrail() async { await trail.flush() }

@@ -16,15 +16,15 @@ extension Broker {
     engine.drain()
     await awaitAnswers(until: deadline)
     await within(deadline) { [journal, engine, logins, waiters = runtime.waiters] in
-      await journal.mend()
+      await journal.repair()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
       for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
-        await clock.surroundings.sleep(.milliseconds(20))
+        await clock.system.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()
       // These commits may have met damage that came after the look.
-      if journal.failure?.isLoss == true { await journal.mend() }
+      if journal.failure?.isLoss == true { await journal.repair() }
     }
     engine.reportUnread()
     logins.reportUnread()
@@ -39,7 +39,7 @@ extension Broker {
     let clock = runtime.clock
     var (end, last) = (deadline, clock.uptime)
     while isAwaitingAnswers, last < end {
-      await clock.surroundings.sleep(.milliseconds(20))
+      await clock.system.sleep(.milliseconds(20))
       let now = clock.uptime
       if now - last > .seconds(2) { end += now - last }
       last = now
@@ -62,7 +62,7 @@ extension Broker {
       race.end()
     }
     let timer = Task {
-      await clock.surroundings.sleep(end - clock.uptime)
+      await clock.system.sleep(end - clock.uptime)
       race.end()
     }
     await race.wait()

@@ -90,7 +90,8 @@ extension Broker {
     init(
       _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
       door: Door, clients: Clients, logout: Logout, proofs: ImportProofs, transport: any Transport,
-      vault: (any Vault)?, _ identity: BrokerIdentity, _ configuration: BrokerConfiguration, _ reloader: any Reloader
+      administration: (any StoreAdministration)?, _ identity: BrokerIdentity, _ configuration: BrokerConfiguration,
+      _ reloader: any Reloader
     ) {
       declared = DeclaredAccounts(
         runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations)
@@ -104,7 +105,7 @@ extension Broker {
       backups = Backups(
         runtime, accounts: accounts, providers: providers, registrations: clients.registrations, journal: journal,
         revocations: logout.revocations, authorizer: door.authorizer, audit: door.audit, identity: identity,
-        vault: vault)
+        administration: administration)
       repairs = Repairs(runtime, accounts: accounts, journal: journal)
       reloading = Reloading(runtime, configuration, audit: door.audit, by: reloader)
     }

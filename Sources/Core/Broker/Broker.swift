@@ -22,24 +22,25 @@ public final class Broker {
 
   /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.
   public init(
-    store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
+    store: any Store, transport: any Transport, system: SystemDependencies, identity: BrokerIdentity,
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
-    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, tokenFiles: (any TokenFileDisk)? = nil,
+    auditStore: (any AuditStore)? = nil, administration: (any StoreAdministration)? = nil,
+    tokenFiles: (any TokenFileDisk)? = nil,
     wholeAccounts: Int = 128,
     reloader: any Reloader
   ) {
-    let clock = BrokerClock(surroundings)
+    let clock = BrokerClock(system)
     let inForce = PolicyInForce(configuration.policy)
-    let authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)
-    let measures = Measures()
+    let authorizer = Authorizer(inForce, configuration.callerLimits, system)
+    let measures = Metrics()
     runtime = Runtime(
       clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
       measures: measures, summary: Summary(), logger: logger)
-    let trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
+    let trail = AuditTrail(store: auditStore, logger: logger, now: system.now, uptime: system.uptime)
     trail.configure(configuration.audit)
-    let cache = TokenCache(inForce, trail: trail, uptime: surroundings.uptime)
+    let cache = TokenCache(inForce, trail: trail, uptime: system.uptime)
     cache.configure(configuration.refresh)
-    let audit = AuditLog(trail, cache, now: surroundings.now, logger)
+    let audit = AuditLog(trail, cache, now: system.now, logger)
     door = Door(authorizer: authorizer, audit: audit, requests: RequestTally())
     journal = Journal(store, runtime)
     providers = ProviderDirectory(
@@ -67,7 +68,8 @@ public final class Broker {
       registrations: clients.registrations)
     upkeep = Upkeep(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, clients: clients,
-      logout: logout, proofs: proofs, transport: transport, vault: vault, identity, configuration, reloader)
+      logout: logout, proofs: proofs, transport: transport, administration: administration, identity, configuration,
+      reloader)
     reports = Reports(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logins: logins, door: door,
       revocations: logout.revocations, addresses: clients.addresses, reloading: upkeep.reloading, identity)
@@ -132,7 +134,7 @@ public final class Broker {
     let all = try await journal.store.countAccounts()
     accounts.reserve(all)
     engine.reserve(all)
-    let loading = AccountLoading(journal.store, runtime.clock.surroundings)
+    let loading = AccountLoading(journal.store, runtime.clock.system)
     var next: AccountLoading.Page? = loading.first()
     while let (accounts, following) = try await next?.value.get() {
       // The next are unpacked while these are taken over, and those behind them are read.
@@ -147,7 +149,7 @@ public final class Broker {
 
   /// Reads all that is on disk once more, behind the first answers: damage is told of, and what memory has is written anew.
   public nonisolated func verify() async {
-    await runtime.clock.surroundings.sleep(Limit.verificationDelay)
+    await runtime.clock.system.sleep(Limit.verificationDelay)
     await journal.verify { [accounts] in await accounts.verify() }
   }
 
@@ -197,7 +199,7 @@ public final class Broker {
       runtime.lifecycle.schedulerSleeps(until: wakeup)
       let pause = min(max(tick() - runtime.clock.now, .zero), Limit.longestSleep)
       await withTaskGroup(of: Void.self) { [runtime] group in
-        group.addTask { await runtime.clock.surroundings.sleep(pause) }
+        group.addTask { await runtime.clock.system.sleep(pause) }
         group.addTask { for await _ in wakeups { return } }
         await group.next()
         group.cancelAll()
@@ -228,7 +230,7 @@ public final class Broker {
   /// Looks at what the state needs on disk, every few seconds, until the task is cancelled.
   public func watchStore() async {
     while !Task.isCancelled, !runtime.lifecycle.isDraining {
-      await runtime.clock.surroundings.sleep(Limit.examination)
+      await runtime.clock.system.sleep(Limit.examination)
       await journal.examine()
     }
   }

@@ -95,7 +95,7 @@ final class Reloading: Piece {
 
 // MARK: Methods
 
-extension BrokerReload: Served {
+extension BrokerReload: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.reload(for: call.caller)
   }

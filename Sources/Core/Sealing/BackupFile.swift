@@ -54,7 +54,7 @@ public enum BackupFile {
   }
 
   /// How the secret becomes a key.
-  enum Way: Equatable {
+  enum KeyDerivation: Equatable {
     /// It is one.
     case key
     case scrypt(Scrypt)
@@ -91,7 +91,7 @@ public enum BackupFile {
   static func seal(_ body: Data, with secret: Secret, scrypt: Scrypt) throws(Failure) -> [UInt8] {
     let chunks = max(1, (body.count + chunkLength - 1) / chunkLength)
     guard headerLength + body.count + chunks * tagLength <= limit else { throw .tooLarge(limit: limit) }
-    let way: Way
+    let way: KeyDerivation
     switch secret {
     case .key: way = .key
     case .passphrase(let passphrase):
@@ -115,7 +115,7 @@ public enum BackupFile {
     return file
   }
 
-  private static func parameters(of way: Way) -> [UInt8] {
+  private static func parameters(of way: KeyDerivation) -> [UInt8] {
     switch way {
     case .key: [0, 0, 0, 0]
     case .scrypt(let scrypt): [1, scrypt.log2Rounds, scrypt.blockSize, scrypt.parallelism]
@@ -146,7 +146,7 @@ public enum BackupFile {
     return try chunks(file[headerLength...], keys)
   }
 
-  private static func way(_ header: [UInt8]) throws(Failure) -> Way {
+  private static func way(_ header: [UInt8]) throws(Failure) -> KeyDerivation {
     let bytes = header[(magic.count + 1)..<(magic.count + 5)]
     switch bytes.first {
     case 0: return .key
@@ -189,7 +189,7 @@ private struct Keys {
   private let proving: SymmetricKey
 
   init(
-    _ secret: BackupFile.Secret, _ way: BackupFile.Way, salt: [UInt8], header: [UInt8]
+    _ secret: BackupFile.Secret, _ way: BackupFile.KeyDerivation, salt: [UInt8], header: [UInt8]
   ) throws(Failure) {
     let key = try Self.key(from: secret, way, salt: salt)
     func derived(_ purpose: String) -> SymmetricKey {
@@ -202,7 +202,7 @@ private struct Keys {
   }
 
   private static func key(
-    from secret: BackupFile.Secret, _ way: BackupFile.Way, salt: [UInt8]
+    from secret: BackupFile.Secret, _ way: BackupFile.KeyDerivation, salt: [UInt8]
   ) throws(Failure) -> SymmetricKey {
     switch (way, secret) {
     case (.key, .passphrase): throw .needsKey

@@ -16,7 +16,7 @@ public struct Keyring: Sendable {
   private static let noteColumn = "value"
 
   /// The key that a store was found under.
-  public enum Under: Sendable {
+  public enum StoreKeyState: Sendable {
     case key
     /// The key that an interrupted rotation left next to it.
     case next(SealingKey)
@@ -46,7 +46,7 @@ public struct Keyring: Sendable {
   }
 
   /// The key that a store with this note is under. Throws `otherKey` where it is none of these, and `damaged`.
-  public func find(_ note: Data) throws(Sealer.Failure) -> Under {
+  public func find(_ note: Data) throws(Sealer.Failure) -> StoreKeyState {
     for (sealer, under) in candidates {
       do throws(Sealer.Failure) {
         if try sealer.open(note, at: Self.notePlace, column: Self.noteColumn) == Self.noteText { return under }
@@ -60,21 +60,21 @@ public struct Keyring: Sendable {
   /// The key that a store is under whose note is lost; nil: none of these.
   ///
   /// - Parameter opens: whether values of the store open under this key.
-  public func find(where opens: (Sealer) -> Bool) -> Under? { candidates.first { opens($0.0) }?.1 }
+  public func find(where opens: (Sealer) -> Bool) -> StoreKeyState? { candidates.first { opens($0.0) }?.1 }
 
   /// The store stays under this key for now, and nothing of a change to it is done or taken back.
   public func unchanged(_ key: SealingKey) -> Settled { Settled(key: key, notices: []) }
 
   /// The key itself.
-  public func key(_ under: Under) -> SealingKey {
+  public func key(_ under: StoreKeyState) -> SealingKey {
     switch under {
     case .key: key
     case .next(let key), .previous(let key): key
     }
   }
 
-  private var candidates: [(Sealer, Under)] {
-    var candidates: [(Sealer, Under)] = [(key.sealer, .key)]
+  private var candidates: [(Sealer, StoreKeyState)] {
+    var candidates: [(Sealer, StoreKeyState)] = [(key.sealer, .key)]
     if let next = key.next { candidates.append((Sealer(key: next), .next(key.replaced(by: next)))) }
     for old in previous {
       for key in [old] + (old.next.map { [old.replaced(by: $0)] } ?? []) {
@@ -85,7 +85,7 @@ public struct Keyring: Sendable {
   }
 
   /// Whether there may be values under another key than ``key`` beside the store's own, such as in a log.
-  public func mayLeaveOldValues(_ under: Under) -> Bool {
+  public func mayLeaveOldValues(_ under: StoreKeyState) -> Bool {
     switch under {
     case .key: key.file?.hasAbandonedNext(besides: key) == true || !previous.isEmpty
     case .next, .previous: true
@@ -93,7 +93,7 @@ public struct Keyring: Sendable {
   }
 
   /// All values are under ``key`` by now, or under the next one: the key files are brought in line with that.
-  public func settle(_ under: Under) -> Settled {
+  public func settle(_ under: StoreKeyState) -> Settled {
     switch under {
     case .key:
       removeAbandonedNext()

@@ -47,14 +47,14 @@ extension CallerApplication {
   public var checks: HTTPHeadChecks { .programs }
 
   public func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces {
-    HolderPlaces(self, limits, on: loop, logger)
+    HolderConnectionLimits(self, limits, on: loop, logger)
   }
 }
 
 /// The requests of one connection, one after the other. Lives on its event loop.
 public protocol HTTPConversation: AnyObject {
   /// The action for a request, from its head only.
-  func intake(of head: HTTPRequestHead) -> HTTPIntake
+  func intake(of head: HTTPRequestHead) -> BodyHandling
   /// Answers a request whose body is whole, at once or later, once (``HTTPExchange/reply(_:)``).
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange)
   /// Answers a request while its body comes in.
@@ -93,7 +93,7 @@ public enum HTTPRefusal: Sendable {
   case lateBody
 }
 
-public enum HTTPIntake: Sendable {
+public enum BodyHandling: Sendable {
   /// Read the body, of no more bytes than this, and then have it answered.
   case whole(atMost: Int)
   /// Have it answered while the body comes in; where its answer has not begun by then, answer this.

@@ -22,7 +22,7 @@ public final class Hooks: Sendable {
   }
 
   /// The results of the runs so far.
-  public struct Figures: Sendable, Equatable {
+  public struct HookStatistics: Sendable, Equatable {
     public var running = 0
     public var queued = 0
     public var dropped: UInt64 = 0
@@ -31,7 +31,7 @@ public final class Hooks: Sendable {
 
   private struct Pending {
     var hook: Hook
-    var occasion: Occasion
+    var input: HookInput
   }
 
   private struct State {
@@ -69,9 +69,9 @@ public final class Hooks: Sendable {
     self.logger = logger
   }
 
-  public var figures: Figures {
+  public var statistics: HookStatistics {
     state.withLock {
-      Figures(
+      HookStatistics(
         running: $0.running.count, queued: $0.queue.count, dropped: $0.dropped, results: $0.results)
     }
   }
@@ -84,8 +84,8 @@ public final class Hooks: Sendable {
     let (isFirstDrop, limit): (Bool, Int) = state.withLock { state in
       let wanted = state.isStopped ? [] : state.hooks.filter { $0.wants(event) }
       guard !wanted.isEmpty else { return (false, 0) }
-      let occasion = Occasion(event)
-      state.queue += wanted.map { Pending(hook: $0, occasion: occasion) }
+      let input = HookInput(event)
+      state.queue += wanted.map { Pending(hook: $0, input: input) }
       startMore(&state)
       let excess = state.queue.count - limits.queued
       guard excess > 0 else { return (false, 0) }
@@ -111,15 +111,15 @@ public final class Hooks: Sendable {
   }
 
   private func start(_ pending: Pending, _ state: inout State) {
-    let (hook, occasion) = (pending.hook, pending.occasion)
+    let (hook, input) = (pending.hook, pending.input)
     let run = Run(
-      command: hook.command, environment: occasion.environment(own: environment, pass: hook.passEnvironment),
-      input: occasion.line, timeout: hook.timeout, grace: limits.grace, uptime: uptime)
+      command: hook.command, environment: input.environment(own: environment, pass: hook.passEnvironment),
+      input: input.line, timeout: hook.timeout, grace: limits.grace, uptime: uptime)
     state.next += 1
     let id = state.next
     state.running[id] = Running(hook: hook, run: run)
     // Holds on to this object until the program has ended, so that it is always reaped.
-    run.start { [self] report in ended(id, hook, occasion.event, report) }
+    run.start { [self] report in ended(id, hook, input.event, report) }
   }
 
   private func ended(_ id: UInt64, _ hook: Hook, _ event: Event, _ report: Run.Report) {
@@ -136,7 +136,7 @@ public final class Hooks: Sendable {
     if let account = event.account { metadata["account"] = "\(account)" }
     let output = String(decoding: report.output, as: UTF8.self)
     // One line of the journal for each, without terminal control characters.
-    if !output.isEmpty { metadata["output"] = "\(Occasion.clean(output, limit: Run.keptOutput))" }
+    if !output.isEmpty { metadata["output"] = "\(HookInput.clean(output, limit: Run.keptOutput))" }
     switch report.result {
     case .succeeded: logger.debug("the hook of \(hook.name) \(report.text)", metadata: metadata)
     case .failed, .timedOut, .notStarted, .stopped:

@@ -84,7 +84,7 @@ public struct LoopbackListener: CallerApplication {
   }
 
   public func conversation(with caller: Caller?) -> any HTTPConversation {
-    guard let caller, let broker = application.broker else { return NobodysConversation() }
+    guard let caller, let broker = application.broker else { return UnidentifiedCallerConversation() }
     return LoopbackConversation(application, broker, kind.principal(of: caller))
   }
 }
@@ -118,7 +118,7 @@ final class LoopbackConversation: HTTPConversation {
     return !head.headers.contains(name: Self.rootHeader) && !head.headers.contains(name: "Authorization")
   }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     if isRedirectable(head) {
       return .refuse(
         HTTPReply(
@@ -147,8 +147,8 @@ final class LoopbackConversation: HTTPConversation {
 }
 
 /// For a caller that the kernel does not identify: nothing.
-private final class NobodysConversation: HTTPConversation {
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+private final class UnidentifiedCallerConversation: HTTPConversation {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     .refuse(HTTPReply(.forbidden, error: "forbidden", "the kernel does not identify the caller").last())
   }
 

@@ -27,7 +27,7 @@ private final class Scrapes: HTTPConversation {
     self.scrape = scrape
   }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     let path = head.uri.prefix { $0 != "?" }
     guard path == "/metrics", head.method == .GET || head.method == .HEAD else {
       return .refuse(

@@ -41,25 +41,25 @@ public final class PostgreSQLStore: Store {
   ///   - machine: its name, for people.
   public static func open(
     own: SQLiteStore, key: SealingKey, connection: String, password: Secret?, machine: String, version: String,
-    surroundings: Surroundings
+    system: SystemDependencies
   ) async throws(StoreError) -> PostgreSQLStore {
     let target = try Target(connection, password: password)
-    let uptime = surroundings.uptime
-    let queue = CommitQueue(target, uptime: uptime, randomBytes: surroundings.randomBytes)
+    let uptime = system.uptime
+    let queue = CommitQueue(target, uptime: uptime, randomBytes: system.randomBytes)
     try await queue.use { session, deadline in
       try Schema.migrate(session, at: target.location, until: deadline)
       try Schema.checkKey(session, key, at: target.location, until: deadline)
     }
     let values = try await own.loadRest().values
     var node = OwnNode(
-      id: values[nodeKey] ?? hexadecimal(surroundings.randomBytes(8)),
-      run: hexadecimal(surroundings.randomBytes(8)), name: machine, version: version)
+      id: values[nodeKey] ?? hexadecimal(system.randomBytes(8)),
+      run: hexadecimal(system.randomBytes(8)), name: machine, version: version)
     let (changes, continuation) = AsyncStream.makeStream(
       of: ChangesElsewhere.self, bufferingPolicy: .bufferingNewest(changesLimit))
     let keeper = Keeper(
-      target, node, SharedStoreClock(now: surroundings.now, uptime: uptime), continuation)
+      target, node, SharedStoreClock(now: system.now, uptime: uptime), continuation)
     let known = node.id
-    node.id = try await keeper.claim(surroundings.randomBytes)
+    node.id = try await keeper.claim(system.randomBytes)
     let registered = node
     var notices: [String] = []
     if values[nodeKey] != node.id { try await own.commit([.putValue(nodeKey, node.id)]) }
@@ -68,7 +68,7 @@ public final class PostgreSQLStore: Store {
         "another running grantd has this machine's node id, as after copying a state folder: it gets a new one")
     }
     let writer = Writer(node: node.id, run: node.run, sealer: key.sealer)
-    let group = Data(surroundings.randomBytes(8))
+    let group = Data(system.randomBytes(8))
     let freed = try await queue.use { session, deadline in
       queue.writer = writer
       queue.groups.confirm(group)

@@ -32,11 +32,11 @@ extension AuditCounts {
 }
 
 extension AuditCounts.Refuser {
-  init(_ refuser: AuditRefuser) { self.init(name: refuser.name, standing: refuser.standing) }
+  init(_ refuser: AuditSubject) { self.init(name: refuser.name, standing: refuser.standing) }
 
-  /// An unknown standing, as a later version may write it, counts as ``AuditRefuser/Standing/unnamed``.
+  /// An unknown standing, as a later version may write it, counts as ``AuditSubject/RuleCoverage/unnamed``.
   init(_ name: String, _ standing: String?) {
-    self.init(name: name, standing: standing.flatMap(AuditRefuser.Standing.init) ?? .unnamed)
+    self.init(name: name, standing: standing.flatMap(AuditSubject.RuleCoverage.init) ?? .unnamed)
   }
 }
 
@@ -68,7 +68,7 @@ extension AuditRecord {
 
   /// Nil if a column has a value unknown to this version.
   init?(_ row: Row) {
-    let who = AuditEntry.Who(
+    let who = AuditCaller(
       uid: row["uid"].integer.flatMap { UInt32(exactly: $0) }, unit: row["unit"].text, userUnit: row["user_unit"].text,
       executable: row["exe"].text, parent: row["parent"].text)
     guard let id = row["id"].integer, let count = row["count"].integer, let first = row["first"].integer,

@@ -31,7 +31,7 @@ public final class SQLiteStore: Store {
     }
     private(set) var sealer: Sealer
     /// Changes that are not in the database yet.
-    var rescued: [Rescued] = []
+    var rescued: [EmergencySave] = []
     var commits: CommitCount
     /// The disk was read-only at the start: nothing can be written before the database is opened again.
     var isReadOnly: Bool

@@ -27,7 +27,7 @@ struct NetworkListener {
     for _ in 0..<Self.datagrams where descriptor >= 0 {
       let count = clinux_route_read(descriptor, &buffer, buffer.count)
       if count >= 0 {
-        for message in RouteMessage.parse(Array(buffer[..<count])) { if hear(message) { appeared = true } }
+        for message in RouteMessage.parse(Array(buffer[..<count])) { if receive(message) { appeared = true } }
         continue
       }
       switch errno {
@@ -48,8 +48,8 @@ struct NetworkListener {
     descriptor = -1
   }
 
-  private mutating func hear(_ message: RouteMessage) -> Bool {
-    let appeared = view.heard(message)
+  private mutating func receive(_ message: RouteMessage) -> Bool {
+    let appeared = view.update(with: message)
     guard question < Self.questions else { return appeared }
     if message == .end {
       question += 1

@@ -3,39 +3,39 @@ struct NetworkView {
   /// The maximum number of remembered entries; others are reported as new each time.
   static let limit = 4096
 
-  private struct Thing: Hashable {
+  private struct NetworkEntry: Hashable {
     let index: UInt32
     let isRoute: Bool
     let key: [UInt8]
   }
 
   private var links: Set<UInt32> = []
-  private var things: Set<Thing> = []
+  private var entries: Set<NetworkEntry> = []
 
   /// Whether something appeared.
-  mutating func heard(_ message: RouteMessage) -> Bool {
+  mutating func update(with message: RouteMessage) -> Bool {
     switch message {
     case .link(let index, true):
       return links.count < Self.limit ? links.insert(index).inserted : !links.contains(index)
     case .link(let index, false):
       links.remove(index)
       // The kernel does not report the routes that disappear with a link.
-      things = things.filter { $0.index != index }
+      entries = entries.filter { $0.index != index }
       return false
     case .address(let index, let key, let isThere):
-      return heard(Thing(index: index, isRoute: false, key: key), isThere: isThere)
+      return update(with: NetworkEntry(index: index, isRoute: false, key: key), isThere: isThere)
     case .defaultRoute(let index, let key, let isThere):
-      return heard(Thing(index: index, isRoute: true, key: key), isThere: isThere)
+      return update(with: NetworkEntry(index: index, isRoute: true, key: key), isThere: isThere)
     case .end:
       return false
     }
   }
 
-  private mutating func heard(_ thing: Thing, isThere: Bool) -> Bool {
+  private mutating func update(with entry: NetworkEntry, isThere: Bool) -> Bool {
     guard isThere else {
-      things.remove(thing)
+      entries.remove(entry)
       return false
     }
-    return things.count < Self.limit ? things.insert(thing).inserted : !things.contains(thing)
+    return entries.count < Self.limit ? entries.insert(entry).inserted : !entries.contains(entry)
   }
 }

@@ -30,7 +30,7 @@ struct Ask: Sendable {
     self.exchange = exchange
     self.query = query
     self.form = form
-    now = pages.surroundings.now().seconds
+    now = pages.system.now().seconds
   }
 
   var user: UInt32 { visit.user }

@@ -16,7 +16,7 @@ final class PageConversation: HTTPConversation {
 
   private var check: PageCheck? { pages.port.map(PageCheck.init(port:)) }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     guard let check, caller != nil else { return .refuse(HTTPReply(.unknownUser).last()) }
     switch check.ruling(on: head) {
     case .accepted: break

@@ -16,15 +16,15 @@ public final class UserPages: Sendable {
 
   private let state = Mutex(State())
   let broker: any LoopbackBroker
-  let surroundings: Surroundings
+  let system: SystemDependencies
 
   /// Nil: the page writes no files.
   let commands: (any OwnCommands)?
 
-  public init(_ broker: any LoopbackBroker, _ surroundings: Surroundings, commands: (any OwnCommands)? = nil) {
+  public init(_ broker: any LoopbackBroker, _ system: SystemDependencies, commands: (any OwnCommands)? = nil) {
     self.broker = broker
     self.commands = commands
-    self.surroundings = surroundings
+    self.system = system
   }
 
   /// A link for the user, at a port where the pages are served.
@@ -36,7 +36,7 @@ public final class UserPages: Sendable {
     let isAdded = state.withLock { state in
       state.port = port
       return state.visits.add(
-        link: link, for: user, by: opener.principal.pid, sharesFiles: sharesFiles, at: surroundings.uptime())
+        link: link, for: user, by: opener.principal.pid, sharesFiles: sharesFiles, at: system.uptime())
     }
     guard isAdded else {
       throw RPCError(
@@ -45,11 +45,11 @@ public final class UserPages: Sendable {
     }
     return UIOpen.Result(
       url: "http://127.0.0.1:\(port)\(PagePath.open)\(link)", port: port,
-      expires_at: surroundings.now().seconds + Visits.linkLife.components.seconds)
+      expires_at: system.now().seconds + Visits.linkLife.components.seconds)
   }
 
   /// Whether a link may still be used, or a page is open.
-  public var isInUse: Bool { state.withLock { $0.visits.isInUse(at: surroundings.uptime()) } }
+  public var isInUse: Bool { state.withLock { $0.visits.isInUse(at: system.uptime()) } }
 
   /// Ends all sessions, and the streams of events.
   public func close() {
@@ -64,7 +64,7 @@ public final class UserPages: Sendable {
 
   var port: Int? { state.withLock { $0.port } }
 
-  func token() -> String { base64URL(surroundings.randomBytes(24)) }
+  func token() -> String { base64URL(system.randomBytes(24)) }
 
   /// Names a text while this process runs: a form brings back which one its user saw.
   func mark(of text: String) -> String { String(UInt(bitPattern: text.hashValue), radix: 36) }
@@ -72,12 +72,12 @@ public final class UserPages: Sendable {
   func use(link: String, by user: UInt32) -> Visits.Opening {
     let (id, formToken) = (token(), token())
     return state.withLock {
-      $0.visits.open(link: link, by: user, as: id, formToken: formToken, at: surroundings.uptime())
+      $0.visits.open(link: link, by: user, as: id, formToken: formToken, at: system.uptime())
     }
   }
 
   func visit(_ id: String, of user: UInt32) -> Visits.Visit? {
-    state.withLock { $0.visits.visit(id, of: user, at: surroundings.uptime()) }
+    state.withLock { $0.visits.visit(id, of: user, at: system.uptime()) }
   }
 
   func isOfOther(_ id: String, than user: UInt32) -> Bool { state.withLock { $0.visits.isOfOther(id, than: user) } }
@@ -99,7 +99,7 @@ public final class UserPages: Sendable {
   }
 
   func began(_ events: LiveEvents) {
-    let now = surroundings.uptime()
+    let now = system.uptime()
     state.withLock { state in
       state.live[ObjectIdentifier(events)] = events
       state.visits.liveChanged(events.visit, by: 1, at: now)
@@ -107,7 +107,7 @@ public final class UserPages: Sendable {
   }
 
   func ended(_ events: LiveEvents) {
-    let now = surroundings.uptime()
+    let now = system.uptime()
     state.withLock { state in
       guard state.live.removeValue(forKey: ObjectIdentifier(events)) != nil else { return }
       state.visits.liveChanged(events.visit, by: -1, at: now)

@@ -58,22 +58,22 @@ struct Daemon: Sendable {
     let store = try await opening.store(own)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(
-      userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
+      userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.system.uptime)
     transport.use(settings.proxies)
     let callbacks = CallbackServing(keeper: kept.keeper("callback"), logger: logger)
     let http = HTTPServing(places, kept, logger: logger)
     let loopback = LoopbackApplication(
-      transport, upstreams: { transport.upstreams(on: $0) }, now: Live.surroundings.now)
+      transport, upstreams: { transport.upstreams(on: $0) }, now: Live.system.now)
     if places.instance == .system { loopback.serveSystem() }
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
     let desktop = Desktop(logger: logger)
     let broker = await Broker(
-      store: store.store, transport: transport, surroundings: Live.surroundings,
+      store: store.store, transport: transport, system: Live.system,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: BrokerConfiguration(settings, places), logger: logger, registrar: ClientRegistrar(),
-      auditStore: audit, vault: store.vault,
+      auditStore: audit, administration: store.administration,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
       reloader: Reloads(
         places: places, settings: settings, transport: transport, callbacks: callbacks, http: http, loopback: loopback,
@@ -94,7 +94,7 @@ struct Daemon: Sendable {
     let router = Router(broker)
     loopback.serve(router)
     let commands = OwnGrantctl(places, socket: places.socketPath(settings))
-    let page = PageServing(router, Live.surroundings, commands: commands, logger: logger)
+    let page = PageServing(router, Live.system, commands: commands, logger: logger)
     broker.onPage(page)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)
@@ -111,10 +111,10 @@ struct Daemon: Sendable {
       hooks.handle(event)
       desktop.handle(event)
     }
-    await broker.onStatus { Measuring.heldBack(server.figures) }
+    await broker.onStatus { MetricsSources.heldBack(server.statistics) }
     await broker.onListeners { http.views }
     await broker.alsoMeasure {
-      Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
+      MetricsSources.families(server.statistics) + MetricsSources.families(hooks.statistics) + MetricsSources.process()
     }
     await http.open(settings, broker, loopback)
     if let lock { await broker.locks(with: lock) }
@@ -254,11 +254,11 @@ struct Daemon: Sendable {
     return configuration
   }
 
-  private var rescue: Rescue {
+  private var rescue: EmergencyStore {
     let folders = [places.socketPath(settings), places.defaultSocket].map { socket in
       socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
     }
-    return Rescue(in: folders, state: places.stateFolder(settings), isUser: places.instance == .user)
+    return EmergencyStore(in: folders, state: places.stateFolder(settings), isUser: places.instance == .user)
   }
 
   /// Nil in the system instance: its releases are held instead, and its machine has no user to ask.

@@ -56,5 +56,5 @@ enum FreedMemory {
     }
   }
 
-  private static func own() -> Int { Measuring.ownMemory() ?? 0 }
+  private static func own() -> Int { MetricsSources.ownMemory() ?? 0 }
 }

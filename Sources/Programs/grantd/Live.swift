@@ -5,7 +5,7 @@ import SystemEvents
 
 /// The real clock and the kernel's entropy: the one place that reads them.
 enum Live {
-  static let surroundings = Surroundings(
+  static let system = SystemDependencies(
     now: { now() },
     uptime: { uptime() },
     // ContinuousClock counts suspended time (CLOCK_BOOTTIME).
@@ -15,7 +15,7 @@ enum Live {
   /// Calls `attempt` after a pause, unless the task is cancelled before.
   static func retry(after pause: Duration, _ attempt: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
     Task {
-      await surroundings.sleep(pause)
+      await system.sleep(pause)
       if !Task.isCancelled { await attempt() }
     }
   }

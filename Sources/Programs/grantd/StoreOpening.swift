@@ -25,7 +25,7 @@ struct StoreOpening {
   /// The store of the broker. One value has both protocols.
   struct Opened {
     let store: any Store
-    let vault: any Vault
+    let administration: any StoreAdministration
   }
 
   private func keys() throws(StoreError) -> SealingKeys {
@@ -33,7 +33,7 @@ struct StoreOpening {
       settings.store.keyFile, folder: places.stateFolder(settings), credentials: places.credentialsDirectory)
   }
 
-  func own(_ rescue: Rescue) throws -> SQLiteStore {
+  func own(_ rescue: EmergencyStore) throws -> SQLiteStore {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
       let keys = try keys()
@@ -65,15 +65,15 @@ struct StoreOpening {
 
   func store(_ own: SQLiteStore) async throws -> Opened {
     guard settings.store.kind == .postgresql, let connection = settings.store.connection else {
-      return Opened(store: own, vault: own)
+      return Opened(store: own, administration: own)
     }
     notifier.status("connecting to PostgreSQL")
     do throws(StoreError) {
       let store = try await PostgreSQLStore.open(
         own: own, key: try keys().key, connection: connection, password: try password(), machine: Live.host,
-        version: GrantdVersion.current, surroundings: Live.surroundings)
+        version: GrantdVersion.current, system: Live.system)
       for notice in store.notices { logger.warning("\(notice)") }
-      return Opened(store: store, vault: store)
+      return Opened(store: store, administration: store)
     } catch {
       await own.close()
       throw DaemonFailure(error)

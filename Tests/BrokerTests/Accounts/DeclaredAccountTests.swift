@@ -72,11 +72,11 @@ import Testing
       let reload = Task { try await rig.broker.reload() }
       var turns = 0
       while rig.broker.door.authorizer.inForce.epoch == epoch {
-        await giveWay()
+        await yieldActor()
         turns += 1
       }
       // The order of the jobs can give the reload two turns in succession.
-      #expect(turns >= 2000 / Slices.heavy / 2)
+      #expect(turns >= 2000 / Batch.heavy / 2)
       _ = try await reload.value
       let after = await scopes()
       #expect(after == wanted)

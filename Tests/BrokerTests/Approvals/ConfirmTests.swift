@@ -295,11 +295,11 @@ import Testing
   func bounds() async throws {
     let rig = try await rig()
     var asked: [Task<ErrorReason?, Never>] = []
-    for pid in 0..<Int32(Releases.mostPerUnit) { asked.append(ask(rig, as: Self.caller(300 + pid))) }
-    #expect(try await eventually { try await list(rig).waiting.count == Releases.mostPerUnit })
+    for pid in 0..<Int32(PendingReleases.mostPerUnit) { asked.append(ask(rig, as: Self.caller(300 + pid))) }
+    #expect(try await eventually { try await list(rig).waiting.count == PendingReleases.mostPerUnit })
     #expect(await ask(rig, as: Self.caller(400)).value == .overloaded)
     asked.append(ask(rig, as: Self.caller(401, unit: "other.service")))
-    #expect(try await eventually { try await list(rig).waiting.count == Releases.mostPerUnit + 1 })
+    #expect(try await eventually { try await list(rig).waiting.count == PendingReleases.mostPerUnit + 1 })
     rig.clock.advance(.seconds(60))
     for task in asked { #expect(await task.value == .timedOut) }
     #expect(try await waits(rig))
@@ -307,8 +307,8 @@ import Testing
 
   @Test("Pending approvals of one user are limited, regardless of the number of units")
   func boundsOfUser() {
-    var releases = Releases()
-    let question = Releases.Question(account: "work", method: TokenGet.name)
+    var releases = PendingReleases()
+    let question = PendingReleases.Question(account: "work", method: TokenGet.name)
     var taken = 0
     for number in 0..<100 {
       let caller = Self.caller(unit: "u\(number / 4).service")
@@ -316,7 +316,7 @@ import Testing
         taken += 1
       }
     }
-    #expect(taken == Releases.mostPerHolder)
+    #expect(taken == PendingReleases.mostPerHolder)
     let isTaken = releases.begin("x", question, of: .process(.user(7)), rule: "r", from: .zero, until: .seconds(60))
     #expect(isTaken)
   }
@@ -441,8 +441,8 @@ import Testing
       (RequestSend.name, nil, TokenExchange.name, nil, false), (RequestSend.name, nil, RequestSend.name, nil, true),
     ] as [(String, Set<String>?, String, Set<String>?, Bool)])
   func covers(method: String, scopes: Set<String>?, other: String, others: Set<String>?, covers: Bool) {
-    let question = Releases.Question(account: "work", method: method, scopes: scopes)
-    let asked = Releases.Question(account: "work", method: other, scopes: others)
+    let question = PendingReleases.Question(account: "work", method: method, scopes: scopes)
+    let asked = PendingReleases.Question(account: "work", method: other, scopes: others)
     #expect(question.covers(asked) == covers)
     var elsewhere = asked
     elsewhere.account = "home"

@@ -8,16 +8,16 @@ import Testing
   private let caller = Principal.process(Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "agent.service"))
   private let person = Principal.process(.root)
 
-  private func question(_ line: String, _ digest: String? = nil) -> Releases.Question {
-    Releases.Question(account: "work", method: RequestSend.name, request: .init(line: line, bodyDigest: digest))
+  private func question(_ line: String, _ digest: String? = nil) -> PendingReleases.Question {
+    PendingReleases.Question(account: "work", method: RequestSend.name, request: .init(line: line, bodyDigest: digest))
   }
 
   /// After an approval of a request.
-  private func allowed(_ question: Releases.Question, for span: Duration?, calls: Int?) -> Releases {
-    var releases = Releases()
+  private func allowed(_ question: PendingReleases.Question, for span: Duration?, calls: Int?) -> PendingReleases {
+    var releases = PendingReleases()
     let hasBegun = releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60))
     let taken = releases.take(true, on: "a", for: span, calls: calls, from: person, at: .zero)
-    #expect(hasBegun && taken == .taken)
+    #expect(hasBegun && taken == .accepted)
     return releases
   }
 
@@ -25,15 +25,15 @@ import Testing
   func bound() {
     let asked = question("POST https://api.example.com/pay", "d1")
     var releases = allowed(asked, for: .seconds(600), calls: nil)
-    let word1 = releases.word(on: asked, of: caller, at: .seconds(1))
+    let word1 = releases.approval(on: asked, of: caller, at: .seconds(1))
     #expect(word1?.isAllowed == true)
     for other in [
       question("POST https://api.example.com/pay", "d2"), question("POST https://api.example.com/pay"),
       question("PUT https://api.example.com/pay", "d1"), question("POST https://api.example.com/other", "d1"),
-      Releases.Question(account: "work", method: RequestSend.name),
-      Releases.Question(account: "work", method: TokenGet.name),
+      PendingReleases.Question(account: "work", method: RequestSend.name),
+      PendingReleases.Question(account: "work", method: TokenGet.name),
     ] {
-      let word = releases.word(on: other, of: caller, at: .seconds(1))
+      let word = releases.approval(on: other, of: caller, at: .seconds(1))
       #expect(word == nil)
     }
   }
@@ -42,45 +42,45 @@ import Testing
   func counted() {
     let asked = question("GET https://api.example.com/x")
     var releases = allowed(asked, for: nil, calls: 2)
-    #expect(releases.words(at: .seconds(1)) { $0.components.seconds }.map(\.calls_left) == [2])
-    let word1 = releases.word(on: asked, of: caller, at: .seconds(1))
+    #expect(releases.approvals(at: .seconds(1)) { $0.components.seconds }.map(\.calls_left) == [2])
+    let word1 = releases.approval(on: asked, of: caller, at: .seconds(1))
     #expect(word1 != nil)
-    let word2 = releases.word(on: asked, of: caller, at: .seconds(2))
+    let word2 = releases.approval(on: asked, of: caller, at: .seconds(2))
     #expect(word2 != nil)
-    let word3 = releases.word(on: asked, of: caller, at: .seconds(3))
+    let word3 = releases.approval(on: asked, of: caller, at: .seconds(3))
     #expect(word3 == nil)
-    #expect(releases.words(at: .seconds(3)) { $0.components.seconds }.isEmpty)
+    #expect(releases.approvals(at: .seconds(3)) { $0.components.seconds }.isEmpty)
   }
 
   @Test("A service cannot approve a request that it makes over TCP; other programs of its user can")
   func ownService() {
     let asker = Principal.peer(Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service"))
-    func answer(unit: String?) -> Releases.Taken {
-      var releases = Releases()
+    func answer(unit: String?) -> PendingReleases.DecisionOutcome {
+      var releases = PendingReleases()
       let hasBegun = releases.begin(
         "a", question("GET https://h/"), of: asker, rule: "r", from: .zero, until: .seconds(9))
       #expect(hasBegun)
       let approver = Principal.process(Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: unit))
       return releases.take(true, on: "a", for: nil, from: approver, at: .zero)
     }
-    #expect(answer(unit: "agent.service") == .own)
-    #expect(answer(unit: "session-3.scope") == .taken && answer(unit: nil) == .taken)
+    #expect(answer(unit: "agent.service") == .ownRequest)
+    #expect(answer(unit: "session-3.scope") == .accepted && answer(unit: nil) == .accepted)
   }
 
   @Test("A word for some time is for one service, not for a whole session")
   func sessions() {
     for (unit, isTold) in [("agent.service", true), ("session-3.scope", false), ("user@1000.service", false)] {
-      #expect(AuditEntry.Who(uid: 1000, unit: unit).isMoreThanUser == isTold)
+      #expect(AuditCaller(uid: 1000, unit: unit).isMoreThanUser == isTold)
     }
-    #expect(AuditEntry.Who(uid: 1000, unit: "user@1000.service", userUnit: "mail.service").isMoreThanUser)
-    #expect(AuditEntry.Who(uid: 1000, unit: "session-3.scope", executable: "/usr/bin/feed").isMoreThanUser)
+    #expect(AuditCaller(uid: 1000, unit: "user@1000.service", userUnit: "mail.service").isMoreThanUser)
+    #expect(AuditCaller(uid: 1000, unit: "session-3.scope", executable: "/usr/bin/feed").isMoreThanUser)
   }
 
   @Test("An approval of a token covers every request with it")
   func token() {
     var releases = allowed(
-      Releases.Question(account: "work", method: TokenGet.name), for: .seconds(60), calls: nil)
-    let word1 = releases.word(on: question("GET https://api.example.com/x"), of: caller, at: .seconds(1))
+      PendingReleases.Question(account: "work", method: TokenGet.name), for: .seconds(60), calls: nil)
+    let word1 = releases.approval(on: question("GET https://api.example.com/x"), of: caller, at: .seconds(1))
     #expect(word1 != nil)
   }
 }

@@ -19,7 +19,7 @@ import Testing
 
   /// Each from a control group of its own, which a user's manager lets the user name.
   private func refuse(
-    _ trail: AuditTrail, _ times: Int, _ refuser: AuditRefuser, uid: UInt32 = 1000, from first: Int = 0
+    _ trail: AuditTrail, _ times: Int, _ refuser: AuditSubject, uid: UInt32 = 1000, from first: Int = 0
   ) {
     for number in first..<(first + times) {
       trail.note(
@@ -38,11 +38,11 @@ import Testing
   @Test(
     "Refusals of one holder have a limited number of records, and one record counts the rest",
     arguments: [
-      (AuditRefuser(.user(1000), isNamed: true), AuditBudgets.named),
-      (AuditRefuser(.user(1000), isNamed: false), AuditBudgets.unnamed), (.unknown, AuditBudgets.unnamed),
-      (AuditRefuser(.unit("a.service", user: nil), isNamed: false), AuditBudgets.unnamed),
+      (AuditSubject(.user(1000), isNamed: true), AuditBudgets.named),
+      (AuditSubject(.user(1000), isNamed: false), AuditBudgets.unnamed), (.unknown, AuditBudgets.unnamed),
+      (AuditSubject(.unit("a.service", user: nil), isNamed: false), AuditBudgets.unnamed),
     ])
-  func records(_ refuser: AuditRefuser, budget: Int) async throws {
+  func records(_ refuser: AuditSubject, budget: Int) async throws {
     let trail = trail()
     refuse(trail, 5000, refuser)
     let records = await written(trail)
@@ -68,7 +68,7 @@ import Testing
         AuditEntry(
           action: .release, method: "token.get", account: account,
           who: .init(uid: uid, unit: "user@\(uid).service", userUnit: "a\(number).service")),
-        refuser: AuditRefuser(eventsOf: .user(1000)))
+        refuser: AuditSubject(eventsOf: .user(1000)))
     }
   }
 
@@ -88,7 +88,7 @@ import Testing
     // Another user has records of its own, and a minute later there are new ones.
     trail.note(
       AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
-      refuser: AuditRefuser(eventsOf: .unit("x.service", user: 1001)))
+      refuser: AuditSubject(eventsOf: .unit("x.service", user: 1001)))
     #expect(await written(trail).count == AuditPrograms.perUser + 4)
     clock.advance(.seconds(60))
     release(trail, 5000, from: 5000)
@@ -103,7 +103,7 @@ import Testing
     #expect(journal.all.count == Limit.auditLogLines)
     trail.note(
       AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
-      refuser: AuditRefuser(eventsOf: .user(1001)))
+      refuser: AuditSubject(eventsOf: .user(1001)))
     _ = await written(trail)
     #expect(journal.all.count == Limit.auditLogLines + 1)
     clock.advance(.seconds(30))
@@ -118,7 +118,7 @@ import Testing
   func together() async {
     let trail = trail()
     for uid in 1...10 as ClosedRange<UInt32> {
-      refuse(trail, 100, AuditRefuser(.user(uid), isNamed: false), uid: uid)
+      refuse(trail, 100, AuditSubject(.user(uid), isNamed: false), uid: uid)
     }
     let records = await written(trail)
     #expect(records.count == AuditBudgets.allUnnamed + 10 && records.map(\.count).reduce(0, +) == 1000)
@@ -129,11 +129,11 @@ import Testing
   func holders() async {
     let trail = trail()
     for uid in 100_000..<100_500 as Range<UInt32> {
-      refuse(trail, 1, AuditRefuser(.user(1000), isNamed: false), uid: uid)
+      refuse(trail, 1, AuditSubject(.user(1000), isNamed: false), uid: uid)
     }
     #expect(await written(trail).count == AuditBudgets.unnamed + 1)
     for uid in 0..<UInt32(3 * AuditBudgets.holders) {
-      refuse(trail, 1, AuditRefuser(.user(2000 + uid), isNamed: false), uid: uid)
+      refuse(trail, 1, AuditSubject(.user(2000 + uid), isNamed: false), uid: uid)
     }
     #expect(await written(trail).count <= AuditBudgets.allUnnamed + AuditBudgets.holders + 2)
   }
@@ -143,10 +143,10 @@ import Testing
     let trail = trail()
     let release = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1))
     trail.note(release)
-    refuse(trail, 100, AuditRefuser(.root, isNamed: false), uid: 0)
-    refuse(trail, 100, AuditRefuser(.owner, isNamed: false), uid: 7000)
+    refuse(trail, 100, AuditSubject(.root, isNamed: false), uid: 0)
+    refuse(trail, 100, AuditSubject(.owner, isNamed: false), uid: 7000)
     for uid in 1...30 as ClosedRange<UInt32> {
-      refuse(trail, 100, AuditRefuser(.user(uid), isNamed: true), uid: uid)
+      refuse(trail, 100, AuditSubject(.user(uid), isNamed: true), uid: uid)
     }
     trail.note(release)
     let records = await written(trail)
@@ -159,7 +159,7 @@ import Testing
     let trail = trail()
     for round in 0..<20 {
       for uid in 1...40 as ClosedRange<UInt32> {
-        refuse(trail, 100, AuditRefuser(.user(uid), isNamed: false), uid: uid, from: 100 * round)
+        refuse(trail, 100, AuditSubject(.user(uid), isNamed: false), uid: uid, from: 100 * round)
       }
       _ = await written(trail)
     }
@@ -179,7 +179,7 @@ import Testing
   @Test("Names that a caller chose are escaped in lines of the log")
   func escapes() async {
     let trail = trail()
-    let who = AuditEntry.Who(
+    let who = AuditCaller(
       uid: 1000, unit: "user@1000.service", userUnit: "a\u{1B}[31m\u{202E}.service", executable: "/tmp/\u{9B}x")
     for method in ["token.get", "account.get"] {
       trail.note(

@@ -52,7 +52,7 @@ import Testing
       records == [
         AuditRecord(
           id: 2, entry: entry, pid: 78, count: 4, first: ManualClock.start, last: ManualClock.start + .seconds(15),
-          refuser: AuditRefuser(eventsOf: Self.mail.holder))
+          refuser: AuditSubject(eventsOf: Self.mail.holder))
       ])
     #expect(!"\(records)".contains("work-a1"))
   }
@@ -316,7 +316,7 @@ import Testing
     return rates
   }
 
-  private func taken(_ rates: CallerRates, _ who: AuditEntry.Who, of wanted: Int = 1000) -> Int {
+  private func taken(_ rates: CallerRates, _ who: AuditCaller, of wanted: Int = 1000) -> Int {
     var count = 0
     while count < wanted, rates.take(who, of: Holder(uid: who.uid ?? 0)) == nil { count += 1 }
     return count
@@ -325,7 +325,7 @@ import Testing
   @Test("A burst, then the rate; a caller that waits as requested is served")
   func burst() throws {
     let rates = rates()
-    let who = AuditEntry.Who(uid: 1000)
+    let who = AuditCaller(uid: 1000)
     #expect(taken(rates, who) == 20)
     let wait = try #require(rates.take(who, of: Holder(uid: who.uid ?? 0)))
     #expect(wait <= .milliseconds(100))
@@ -340,7 +340,7 @@ import Testing
   @Test("A refusal costs several requests, at most one burst, and other callers nothing")
   func refusals() throws {
     let rates = rates()
-    let (attacker, other) = (AuditEntry.Who(uid: 1000, unit: "a.service"), AuditEntry.Who(uid: 1000, unit: "b.service"))
+    let (attacker, other) = (AuditCaller(uid: 1000, unit: "a.service"), AuditCaller(uid: 1000, unit: "b.service"))
     for _ in 1...4 {
       #expect(rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil)
       rates.refused(attacker)
@@ -366,7 +366,7 @@ import Testing
   @Test("A name that a process chooses gives it no other rate")
   func parents() {
     let rates = rates()
-    var (one, other) = (AuditEntry.Who(uid: 1000, unit: "a.service"), AuditEntry.Who(uid: 1000, unit: "a.service"))
+    var (one, other) = (AuditCaller(uid: 1000, unit: "a.service"), AuditCaller(uid: 1000, unit: "a.service"))
     (one.parent, other.parent) = ("x", "y")
     #expect(taken(rates, one) == 20 && taken(rates, other) == 0)
   }

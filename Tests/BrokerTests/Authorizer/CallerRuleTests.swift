@@ -23,11 +23,12 @@ import Testing
   @Test(
     "An unknown fact denies only the rules that need it",
     arguments: [
-      (Rule.Who(uid: 1000), true), (Rule.Who(gid: 1000), true), (Rule.Who(), true),
-      (Rule.Who(uid: 1000, unit: "a.service"), false), (Rule.Who(unit: "*"), false),
-      (Rule.Who(uid: 1000, userUnit: "*"), false), (Rule.Who(uid: 1000, executable: "*"), false),
-    ] as [(Rule.Who, Bool)])
-  func unknown(_ who: Rule.Who, _ isAllowed: Bool) {
+      (Rule.CallerCondition(uid: 1000), true), (Rule.CallerCondition(gid: 1000), true), (Rule.CallerCondition(), true),
+      (Rule.CallerCondition(uid: 1000, unit: "a.service"), false), (Rule.CallerCondition(unit: "*"), false),
+      (Rule.CallerCondition(uid: 1000, userUnit: "*"), false),
+      (Rule.CallerCondition(uid: 1000, executable: "*"), false),
+    ] as [(Rule.CallerCondition, Bool)])
+  func unknown(_ who: Rule.CallerCondition, _ isAllowed: Bool) {
     let policy = Policy(
       instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: ["work"], access: [.use])])
     let decision = policy.decide(.use, method: TokenGet.name, account: "work", caller: .process(Self.caller()))
@@ -39,10 +40,11 @@ import Testing
   @Test(
     "Any rule for a caller gives it a share, regardless of its content",
     arguments: [
-      (Rule.Who(uid: 1000), .named), (Rule.Who(unit: "a.*"), .named), (Rule.Who(uid: 1001), .unnamed),
-      (Rule.Who(unit: "b.*"), .unnamed), (Rule.Who(), .named),
-    ] as [(Rule.Who, CallerClass)])
-  func callerClass(_ who: Rule.Who, _ expected: CallerClass) {
+      (Rule.CallerCondition(uid: 1000), .named), (Rule.CallerCondition(unit: "a.*"), .named),
+      (Rule.CallerCondition(uid: 1001), .unnamed),
+      (Rule.CallerCondition(unit: "b.*"), .unnamed), (Rule.CallerCondition(), .named),
+    ] as [(Rule.CallerCondition, CallerClass)])
+  func callerClass(_ who: Rule.CallerCondition, _ expected: CallerClass) {
     var policy = Policy(instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: [], access: [])])
     #expect(policy.callerClass(of: .process(Self.caller("a.service"))) == expected)
     #expect(policy.callerClass(of: .process(.root)) == .privileged)
@@ -131,7 +133,7 @@ import Testing
 
   @Test("A rule for a group excludes subordinate user ids with that group, unless it includes them")
   func subordinates() {
-    var who = Rule.Who(gid: 500)
+    var who = Rule.CallerCondition(gid: 500)
     var process = Caller(uid: 100_007, gid: 1, groups: [500], pid: 1)
     var caller: Principal { .process(process) }
     #expect(who.matches(caller) && who.mismatch(caller) == nil)
@@ -140,15 +142,15 @@ import Testing
     #expect(who.mismatch(caller)?.contains("subordinates = true") == true)
     who.subordinates = true
     #expect(who.matches(caller) && who.mismatch(caller) == nil)
-    #expect(Rule.Who(uid: 100_007).matches(caller))
+    #expect(Rule.CallerCondition(uid: 100_007).matches(caller))
   }
 
   @Test("Each condition of a rule holds, also beside one that the caller meets")
   func conditions() {
     let caller = Principal.process(Self.caller("a.service", user: "b.service", exe: "/usr/bin/c"))
-    let met = Rule.Who(uid: 1000, gid: 1000, unit: "a.*", userUnit: "b.*", executable: "/usr/bin/*")
+    let met = Rule.CallerCondition(uid: 1000, gid: 1000, unit: "a.*", userUnit: "b.*", executable: "/usr/bin/*")
     #expect(met.matches(caller))
-    let changes: [(inout Rule.Who) -> Void] = [
+    let changes: [(inout Rule.CallerCondition) -> Void] = [
       { $0.uid = 1001 }, { $0.gid = 1001 }, { $0.unit = "b.*" }, { $0.userUnit = "a.*" }, { $0.executable = "/opt/*" },
     ]
     for change in changes {

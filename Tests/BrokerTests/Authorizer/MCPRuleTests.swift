@@ -22,7 +22,8 @@ struct MCPRuleTests {
   }
 
   private static func rule(
-    _ mcp: [String], who: Rule.Who = .init(uid: 7), confirm: Duration? = nil, requests: [String] = ["POST /mcp"]
+    _ mcp: [String], who: Rule.CallerCondition = .init(uid: 7), confirm: Duration? = nil,
+    requests: [String] = ["POST /mcp"]
   ) -> Rule {
     var rule = Rule(
       name: mcp.joined(separator: " "), who: who, accounts: ["*"], access: [], methods: [RequestSend.name],

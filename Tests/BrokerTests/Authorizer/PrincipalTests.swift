@@ -37,7 +37,7 @@ import Testing
 
   @Test("A rule matches the known facts of each kind", arguments: kinds) func rules(_ kind: Kind) {
     let caller = kind.of(1000)
-    let conditions: [(who: Rule.Who, matches: Bool)] = [
+    let conditions: [(who: Rule.CallerCondition, matches: Bool)] = [
       (.init(), true), (.init(uid: 1000), true), (.init(uid: 0), false), (.init(uid: 1001), false),
       (.init(uid: 1000, unit: "feed.*"), true), (.init(unit: "other.*"), false),
       (.init(gid: 500), kind.isProcess), (.init(gid: 7), kind.isProcess), (.init(gid: 0), false),
@@ -68,31 +68,32 @@ import Testing
   @Test("Budgets and shares are of its holder", arguments: kinds) func shares(_ kind: Kind) {
     let own = Holder.unit("feed.service", user: 1000)
     #expect(kind.of(1000).holder == own && kind.of(0).holder == .root)
-    #expect(Asker(kind.of(1000)).holder == own)
+    #expect(TokenRequester(kind.of(1000)).holder == own)
     #expect(kind.of(1000).uid == 1000 && kind.of(1000).user == "uid 1000" && kind.of(1000).uidText == "1000")
     #expect(kind.of(1000).pid == (kind.isProcess ? 42 : 0))
     let rates = CallerRates(uptime: { .zero })
     var limits = CallerLimits()
     limits.burst = 1
     rates.configure(limits)
-    let who = AuditEntry.Who(kind.of(1000))
+    let who = AuditCaller(kind.of(1000))
     #expect(rates.take(who, of: kind.of(1000).holder) == nil && rates.take(who, of: kind.of(1000).holder) != nil)
-    #expect(rates.take(AuditEntry.Who(kind.of(0)), of: kind.of(0).holder) == nil, "root has a separate rate")
+    #expect(rates.take(AuditCaller(kind.of(0)), of: kind.of(0).holder) == nil, "root has a separate rate")
   }
 
   @Test("Records, reports and approvals name it", arguments: kinds) func identity(_ kind: Kind) throws {
     let caller = kind.of(1000)
     let known = kind.isProcess
     #expect(
-      AuditEntry.Who(caller)
-        == AuditEntry.Who(
+      AuditCaller(caller)
+        == AuditCaller(
           uid: 1000, unit: "feed.service", userUnit: known ? "own.service" : nil,
           executable: known ? "/usr/bin/feed" : nil, parent: known ? "shell" : nil))
     #expect(
-      Asker(caller).reporter == Reporter(uid: 1000, unit: "feed.service", userUnit: known ? "own.service" : nil))
-    let refuser = AuditRefuser(caller.holder, isNamed: true)
-    #expect(refuser.who == AuditEntry.Who(uid: 1000) && refuser.standing == .named)
-    var releases = Releases()
+      TokenRequester(caller).reporter
+        == Reporter(uid: 1000, unit: "feed.service", userUnit: known ? "own.service" : nil))
+    let refuser = AuditSubject(caller.holder, isNamed: true)
+    #expect(refuser.who == AuditCaller(uid: 1000) && refuser.standing == .named)
+    var releases = PendingReleases()
     let hasBegun = releases.begin(
       "a", .init(account: "work", method: TokenGet.name), of: caller, rule: "r", from: .zero, until: .seconds(9))
     let view = try #require(hasBegun ? releases["a"]?.view { $0.components.seconds }.caller : nil)

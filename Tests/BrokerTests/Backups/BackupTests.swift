@@ -8,8 +8,8 @@ import Testing
 
 @testable import Broker
 
-/// A vault whose files are numbers, and that keeps what it packed.
-private final class ScriptedVault: Vault {
+/// An administration of a store whose files are numbers. It keeps the content that it packed.
+private final class ScriptedStoreAdministration: StoreAdministration {
   struct State {
     var packed: [Backup] = []
     var rotation: Result<KeyRotation, KeyRotationError> = .success(KeyRotation(file: "/key", accounts: 1, remains: []))
@@ -39,11 +39,11 @@ private final class ScriptedVault: Vault {
 }
 
 @Suite("Backups through the socket", .scheduled, .timeLimit(.minutes(1))) struct BackupTests {
-  private let vault = ScriptedVault()
+  private let administration = ScriptedStoreAdministration()
   private let passphrase = SecretText("correct horse battery")
 
   private func rig(rules: [Rule] = [], store: MemoryStore = MemoryStore()) async throws -> Rig {
-    try await Rig(store: store, configuration: .plain(rules: rules), vault: vault)
+    try await Rig(store: store, configuration: .plain(rules: rules), administration: administration)
   }
 
   private func backup(_ names: [String], change: (inout StoredState) -> Void = { _ in }) async throws -> Backup {
@@ -56,7 +56,7 @@ private final class ScriptedVault: Vault {
 
   /// As far as the look.
   private func look(_ rig: Rig, _ backup: Backup, on session: FakeSession) async throws -> String {
-    vault.state.withLock { $0.opening = .success(backup) }
+    administration.state.withLock { $0.opening = .success(backup) }
     let id = try await rig.call(StoreRestore.self, .init(size: 3), on: session).restore_id
     _ = try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: session)
     let seen = try await rig.call(StoreRestoreLook.self, .init(restore_id: id, passphrase: passphrase), on: session)
@@ -91,7 +91,7 @@ private final class ScriptedVault: Vault {
     await #expect(throws: RPCError.self) {
       try await rig.call(StoreBackupPart.self, .init(backup_id: made.backup_id, offset: 0), on: session)
     }
-    let packed = try #require(vault.state.withLock { $0.packed.last })
+    let packed = try #require(administration.state.withLock { $0.packed.last })
     #expect(Set(packed.state.grants.map(\.account.rawValue)) == ["work", "home"])
     #expect(packed.host == "a.example" && packed.state.logins.isEmpty && packed.state.values.isEmpty)
   }
@@ -100,9 +100,9 @@ private final class ScriptedVault: Vault {
     let store = MemoryStore()
     try await store.signIn("work")
     let rig = try await rig(store: store)
-    vault.state.withLock { $0.isTooLarge = true }
+    administration.state.withLock { $0.isTooLarge = true }
     #expect(await rig.reason { try await rig.call(StoreBackup.self, .init(passphrase: passphrase)) } == .overloaded)
-    #expect(vault.state.withLock { $0.packed.isEmpty })
+    #expect(administration.state.withLock { $0.packed.isEmpty })
   }
 
   @Test("Many accounts are backed up and restored in turns with everything else") func turns() async throws {
@@ -118,7 +118,7 @@ private final class ScriptedVault: Vault {
       }
       var turns = 0
       while !isDone.withLock({ $0 }) {
-        await giveWay()
+        await yieldActor()
         turns += 1
         if task.isCancelled { break }
       }
@@ -126,18 +126,18 @@ private final class ScriptedVault: Vault {
       return turns
     }
     let passphrase = passphrase
-    // Slices of 256 accounts, three times; of 16, three times.
+    // Batches of 256 accounts, three times; of 16, three times.
     let made = try await turns {
       _ = try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: FakeSession(.root))
     }
-    #expect(made >= 3 * names.count / Slices.light)
+    #expect(made >= 3 * names.count / Batch.light)
     let backup = try await backup(names)
     let session = FakeSession(.root)
     let id = try await look(rig, backup, on: session)
     let restored = try await turns {
       _ = try await rig.call(StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: true), on: session)
     }
-    #expect(restored >= 3 * names.count / Slices.heavy)
+    #expect(restored >= 3 * names.count / Batch.heavy)
   }
 
   private static let manages = Rule(name: "m", who: .init(uid: 1000), accounts: ["*"], access: [.manage])
@@ -171,7 +171,7 @@ private final class ScriptedVault: Vault {
       try await rig.call(StoreBackup.self, .init(passphrase: passphrase), as: .user(1000))
     }
     #expect(reason == (isAllowed ? nil : .notPermitted))
-    #expect(vault.state.withLock { $0.packed.count } == (isAllowed ? 1 : 0))
+    #expect(administration.state.withLock { $0.packed.count } == (isAllowed ? 1 : 0))
   }
 
   @Test("A rule with approval also applies to root; a separate rule for backups lifts it only for backups")
@@ -255,7 +255,7 @@ private final class ScriptedVault: Vault {
       BackupError.foreign, .newer("x"), .wrongPassphrase, .wrongKey, .needsKey, .needsPassphrase, .truncated,
       .damaged("x"),
     ] {
-      vault.state.withLock { $0.opening = .failure(error) }
+      administration.state.withLock { $0.opening = .failure(error) }
       let said = await #expect(throws: RPCError.self) { try await rig.call(StoreRestoreLook.self, params, on: session) }
       #expect(said?.reason == .invalidBackup && said?.hint?.isEmpty == false)
     }
@@ -266,7 +266,7 @@ private final class ScriptedVault: Vault {
       await #expect(throws: RPCError.self) { try await rig.call(StoreRestoreLook.self, params, on: session) }
     }
     let whole = try await backup(["work"])
-    vault.state.withLock { $0.opening = .success(whole) }
+    administration.state.withLock { $0.opening = .success(whole) }
     #expect(try await rig.call(StoreRestoreLook.self, params, on: session).accounts == 1)
   }
 
@@ -296,7 +296,7 @@ private final class ScriptedVault: Vault {
   func recordedMany() async throws {
     let rig = try await rig()
     let count = Limit.auditLines * 2 + 500
-    await rig.broker.door.audit.record(count, by: Slices.light, for: .process(.root)) {
+    await rig.broker.door.audit.record(count, by: Batch.light, for: .process(.root)) {
       AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.process(.root)))
     }
     await rig.broker.trail.flush()
@@ -484,16 +484,20 @@ private final class ScriptedVault: Vault {
   @Test("A key that cannot be changed here: the message says how it is changed and lists the remaining steps")
   func key() async throws {
     let rig = try await rig()
-    vault.state.withLock { $0.rotation = .success(KeyRotation(file: "/key", accounts: 3, remains: ["a is left"])) }
+    administration.state.withLock {
+      $0.rotation = .success(KeyRotation(file: "/key", accounts: 3, remains: ["a is left"]))
+    }
     let result = try await rig.call(StoreRotateKey.self, NoParams())
     #expect(result.key_file == "/key" && result.accounts == 3 && result.warnings == ["a is left"])
-    vault.state.withLock { $0.rotation = .failure(.fixed(source: "/run/credentials/grantd.key")) }
+    administration.state.withLock { $0.rotation = .failure(.fixed(source: "/run/credentials/grantd.key")) }
     let fixed = await #expect(throws: RPCError.self) { try await rig.call(StoreRotateKey.self, NoParams()) }
     #expect(fixed?.reason == .keyNotReplaceable && fixed?.hint?.contains("grantd.key.previous") == true)
-    vault.state.withLock { $0.rotation = .failure(.unwritable(file: "/key.next", detail: "Read-only file system")) }
+    administration.state.withLock {
+      $0.rotation = .failure(.unwritable(file: "/key.next", detail: "Read-only file system"))
+    }
     let unwritable = await #expect(throws: RPCError.self) { try await rig.call(StoreRotateKey.self, NoParams()) }
     #expect(unwritable?.reason == .keyNotReplaceable && unwritable?.message.contains("/key.next") == true)
-    vault.state.withLock { $0.rotation = .failure(.store(MemoryStore.failure)) }
+    administration.state.withLock { $0.rotation = .failure(.store(MemoryStore.failure)) }
     #expect(await rig.reason { try await rig.call(StoreRotateKey.self, NoParams()) } == .storeFailure)
     #expect(await rig.reason { try await rig.call(StoreRotateKey.self, NoParams(), as: .user(1000)) } == .notPermitted)
   }

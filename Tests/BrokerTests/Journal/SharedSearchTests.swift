@@ -21,7 +21,7 @@ import Testing
       case 4: if random.next() % 2 == 0 { world.provider.hold() } else { world.provider.release() }
       default: _ = await site.broker.tick()
       }
-      for _ in 0..<Int(random.next() % 40) { await giveWay() }
+      for _ in 0..<Int(random.next() % 40) { await yieldActor() }
     }
     world.provider.release()
     // Who waits for the other's lease, or to try again, gets its turn; who asked waits for 300 s at most.

@@ -97,7 +97,7 @@ import Testing
         case 8: rig.transport.answer(.token, TokenServer.rotating)
         default: rig.clock.advance(.seconds(Int64.random(in: 1...2000, using: &random)))
         }
-        if Bool.random(using: &random) { await giveWay() }
+        if Bool.random(using: &random) { await yieldActor() }
       }
       // The last one may wait for a timer.
       let begun = tasks

@@ -16,9 +16,9 @@ struct Parts {
 
   init(rules: [Rule] = []) {
     inForce = PolicyInForce(Policy(instance: .system, owner: 990, rules: rules))
-    authorizer = Authorizer(inForce, CallerLimits(), clock.surroundings)
-    let brokerClock = BrokerClock(clock.surroundings)
-    let measures = Measures()
+    authorizer = Authorizer(inForce, CallerLimits(), clock.system)
+    let brokerClock = BrokerClock(clock.system)
+    let measures = Metrics()
     runtime = Runtime(
       clock: brokerClock, waiters: Waiters(brokerClock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
       measures: measures, summary: Summary(), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
@@ -43,11 +43,11 @@ struct Parts {
 
   func cache() -> TokenCache {
     let trail = AuditTrail(
-      store: nil, logger: runtime.logger, now: clock.surroundings.now, uptime: clock.surroundings.uptime)
-    return TokenCache(inForce, trail: trail, uptime: clock.surroundings.uptime)
+      store: nil, logger: runtime.logger, now: clock.system.now, uptime: clock.system.uptime)
+    return TokenCache(inForce, trail: trail, uptime: clock.system.uptime)
   }
 
   func audit(_ cache: TokenCache) -> AuditLog {
-    AuditLog(cache.trail, cache, now: clock.surroundings.now, runtime.logger)
+    AuditLog(cache.trail, cache, now: clock.system.now, runtime.logger)
   }
 }

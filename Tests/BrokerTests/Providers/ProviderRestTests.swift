@@ -33,7 +33,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
     let connection = try await connection(rig)
     #expect(await connection.suspended == nil)
-    #expect(await connection.remarks.lastError?.contains("\(refusal.status)") == true)
+    #expect(await connection.diagnostics.lastError?.contains("\(refusal.status)") == true)
     rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
     rig.clock.advance(.seconds(5))
     #expect(try await rig.token("account-1").access_token == "account-1-a2")

@@ -140,24 +140,24 @@ import Testing
     let rig = try await rig()
     #expect(try await report(rig, 1, Self.attacker).generation == 2)
     for number in 0...Limit.cachedTokens {
-      rig.broker.accounts.cache.handouts.note("other\(number)", 1, to: Reporter(uid: 7))
+      rig.broker.accounts.cache.recipients.note("other\(number)", 1, to: Reporter(uid: 7))
     }
     #expect(try await report(rig, 2, Self.neighbour).generation == 3)
   }
 
-  @Test("Handouts say that they do not know where entries were dropped")
-  func handouts() {
-    let (handouts, ada, bob) = (Handouts(), Reporter(uid: 1), Reporter(uid: 2))
-    for generation in 1...Handouts.generations { handouts.note("a", Int64(generation), to: ada) }
-    #expect(handouts.has("a", 1, ada) == true)
-    #expect(handouts.has("a", 1, bob) == false && handouts.has("b", 1, bob) == false)
-    handouts.note("a", Int64(Handouts.generations) + 1, to: ada)
-    #expect(handouts.has("a", 1, ada) == nil && handouts.has("a", 2, bob) == false)
-    handouts.note("a", 5, to: Reporter(uid: Handouts.anyUser, unit: "mail.service"))
-    #expect(handouts.has("a", 5, Reporter(uid: 3, unit: "mail.service")) == true)
-    #expect(handouts.has("a", 5, Reporter(uid: 3, unit: "user@3.service", userUnit: "mail.service")) == false)
-    for uid in 10..<UInt32(10 + Handouts.callers) { handouts.note("a", 5, to: Reporter(uid: uid)) }
-    #expect(handouts.has("a", 5, ada) == true && handouts.has("a", 5, bob) == nil)
+  @Test("Recipients say that they do not know where entries were dropped")
+  func recipients() {
+    let (recipients, ada, bob) = (TokenRecipients(), Reporter(uid: 1), Reporter(uid: 2))
+    for generation in 1...TokenRecipients.generations { recipients.note("a", Int64(generation), to: ada) }
+    #expect(recipients.has("a", 1, ada) == true)
+    #expect(recipients.has("a", 1, bob) == false && recipients.has("b", 1, bob) == false)
+    recipients.note("a", Int64(TokenRecipients.generations) + 1, to: ada)
+    #expect(recipients.has("a", 1, ada) == nil && recipients.has("a", 2, bob) == false)
+    recipients.note("a", 5, to: Reporter(uid: TokenRecipients.anyUser, unit: "mail.service"))
+    #expect(recipients.has("a", 5, Reporter(uid: 3, unit: "mail.service")) == true)
+    #expect(recipients.has("a", 5, Reporter(uid: 3, unit: "user@3.service", userUnit: "mail.service")) == false)
+    for uid in 10..<UInt32(10 + TokenRecipients.callers) { recipients.note("a", 5, to: Reporter(uid: uid)) }
+    #expect(recipients.has("a", 5, ada) == true && recipients.has("a", 5, bob) == nil)
   }
 
   @Test("Only the provider's answer ends a grant without a refresh token", arguments: [true, false])

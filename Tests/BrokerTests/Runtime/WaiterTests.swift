@@ -72,10 +72,10 @@ import Testing
   @Test("A request that waits for a slot at the provider leaves it with its connection") func slot() async throws {
     let rig = try await Rig()
     let waiters = rig.broker.runtime.waiters
-    let places = await CallPlaces(waiters)
+    let places = await ProviderCallLimiter(waiters)
     let name = try #require(ProviderName(rawValue: "example"))
     let until = await rig.broker.runtime.clock.uptime + .seconds(60)
-    var held: [CallPlaces.Place] = []
+    var held: [ProviderCallLimiter.Permit] = []
     for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(1000), until: until)) }
     let (before, session) = (await waiters.count, FakeSession(.user(1000)))
     let waiting = Task {
@@ -85,7 +85,7 @@ import Testing
     session.close()
     #expect(await waiting.value == .overloaded)
     #expect(await waiters.count == before)
-    await held[0].giveBack()
+    await held[0].release()
     _ = try await places.take(name, for: .user(1000), until: until)
   }
 

@@ -129,7 +129,7 @@ import Testing
     let metrics = try OpenMetricsText(OpenMetrics.text([family]))
     #expect(
       metrics.family("a_seconds")?.samples.map(\.value) == [2, 4, 5, 5, 11.001])
-    for bounds in [Measures.refreshBuckets, Measures.commitBuckets] {
+    for bounds in [Metrics.refreshBuckets, Metrics.commitBuckets] {
       var family = MetricFamily(.histogram, "a", "Times.")
       family.add(Histogram(bounds: bounds))
       _ = try OpenMetricsText(OpenMetrics.text([family]))

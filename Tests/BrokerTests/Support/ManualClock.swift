@@ -81,8 +81,8 @@ final class ManualClock: Sendable {
     }
   }
 
-  var surroundings: Surroundings {
-    Surroundings(
+  var system: SystemDependencies {
+    SystemDependencies(
       now: { self.now }, uptime: { self.elapsed }, sleep: { await self.sleep($0) },
       randomBytes: { self.randomBytes($0) })
   }

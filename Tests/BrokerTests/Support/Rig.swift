@@ -76,7 +76,8 @@ final class Rig: Sendable {
   init(
     clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
     transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
-    audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil, registrar: (any Registrar)? = nil,
+    audit: MemoryAuditStore = MemoryAuditStore(), administration: (any StoreAdministration)? = nil,
+    registrar: (any Registrar)? = nil,
     tokenFiles: (any TokenFileDisk)? = nil, wholeAccounts: Int = 128, isAsked: Bool = true,
     logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
   ) async throws {
@@ -87,10 +88,10 @@ final class Rig: Sendable {
     let reading = ReloadBox(.success(configuration))
     self.reading = reading
     broker = await Broker(
-      store: store, transport: transport, surroundings: clock.surroundings,
+      store: store, transport: transport, system: clock.system,
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: logger, registrar: registrar,
-      auditStore: audit, vault: vault, tokenFiles: tokenFiles, wholeAccounts: wholeAccounts,
+      auditStore: audit, administration: administration, tokenFiles: tokenFiles, wholeAccounts: wholeAccounts,
       reloader: ScriptedReloads(reading))
     router = Router(broker)
     try await broker.start()

@@ -37,7 +37,7 @@ struct SharedWorld: Sendable {
     _ store: SharedStore, _ transport: StrictProvider, _ clock: ManualClock, _ providers: [any Provider]
   ) async throws -> SharedSite {
     let broker = await Broker(
-      store: store, transport: transport, surroundings: clock.surroundings,
+      store: store, transport: transport, system: clock.system,
       identity: BrokerIdentity(version: "0", pid: 1), configuration: .plain(providers),
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
       registrar: ClientRegistrar(), reloader: ScriptedReloads(ReloadBox(.success(.plain()))))

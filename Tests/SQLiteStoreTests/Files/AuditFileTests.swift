@@ -131,10 +131,10 @@ struct AuditFileTests {
   }
 
   private func refusal(
-    _ id: Int64, of refuser: String, _ standing: AuditRefuser.Standing = .unnamed, count: UInt64 = 1
+    _ id: Int64, of refuser: String, _ standing: AuditSubject.RuleCoverage = .unnamed, count: UInt64 = 1
   ) -> AuditRecord {
     var refusal = record(id, uid: 7, result: "not_permitted", from: 1000 + id, count: count)
-    refusal.refuser = AuditRefuser(.unit(refuser, user: nil), isNamed: standing == .named)
+    refusal.refuser = AuditSubject(.unit(refuser, user: nil), isNamed: standing == .named)
     return refusal
   }
 

@@ -284,11 +284,11 @@ struct LossTests {
     try await store.rescue([], with: rest, to: path, id: "1")
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
-    #expect(try await full.takeRescued(from: path).failure != nil)
+    #expect(try await full.loadEmergencySave(from: path).failure != nil)
     #expect(try await full.loadRest().registrations == rest.registrations)
     await full.close()
     let next = try folder.open()
-    #expect(try await next.takeRescued(from: path).failure == nil)
+    #expect(try await next.loadEmergencySave(from: path).failure == nil)
     let found = try await next.loadRest()
     #expect((found.registrations, found.revocations) == (rest.registrations, rest.revocations))
     #expect(found.logins == rest.logins)
@@ -381,7 +381,7 @@ struct LossTests {
     try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: "1")
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
-    let taken = try await full.takeRescued(from: path)
+    let taken = try await full.loadEmergencySave(from: path)
     #expect(taken.accounts == [new.account])
     guard case .unwritable = taken.failure else {
       Issue.record("\(String(describing: taken.failure))")
@@ -407,7 +407,7 @@ struct LossTests {
     await full.close()
     #expect(FileManager.default.fileExists(atPath: path))
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: path).failure == nil)
+    #expect(try await again.loadEmergencySave(from: path).failure == nil)
     #expect(!FileManager.default.fileExists(atPath: path))
     #expect(try await again.load().grants.first { $0.account == new.account } == new)
     await again.close()
@@ -420,10 +420,10 @@ struct LossTests {
     let grant = Sample.grant("a", refresh: "the newest")
     try await store.rescue([store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))], to: path, id: "3")
     let copy = try folder.contents(path)
-    #expect(try await store.takeRescued(from: path).accounts == [grant.account])
+    #expect(try await store.loadEmergencySave(from: path).accounts == [grant.account])
     try await store.commit([.removeGrant(grant.account)])
     #expect(FileManager.default.createFile(atPath: path, contents: copy, attributes: [.posixPermissions: 0o600]))
-    #expect(try await store.takeRescued(from: path).accounts.isEmpty)
+    #expect(try await store.loadEmergencySave(from: path).accounts.isEmpty)
     #expect(try await store.load().grants.isEmpty)
     await store.close()
   }
@@ -446,7 +446,7 @@ struct LossTests {
     }
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
-    for path in paths { #expect(try await full.takeRescued(from: path).accounts == [old.account]) }
+    for path in paths { #expect(try await full.loadEmergencySave(from: path).accounts == [old.account]) }
     let page = try await full.accounts(after: nil, most: 10)
     #expect(try page.map { try $0.read(.whole).grant } == [forms[0]])
     // All of it is in the one file then.
@@ -454,7 +454,7 @@ struct LossTests {
     #expect(!FileManager.default.fileExists(atPath: paths[0]))
     await full.close()
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: paths[1]).failure == nil)
+    #expect(try await again.loadEmergencySave(from: paths[1]).failure == nil)
     #expect(try await again.load().grants == [forms[0]])
     await again.close()
   }
@@ -470,7 +470,7 @@ struct LossTests {
       new.loggedInAt = old.loggedInAt + later
       new.generation = old.generation - 1
       try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: id)
-      #expect(try await store.takeRescued(from: path).accounts == (later > .zero ? [new.account] : []))
+      #expect(try await store.loadEmergencySave(from: path).accounts == (later > .zero ? [new.account] : []))
     }
     #expect(try await store.load().grants == [new])
     await store.close()
@@ -491,7 +491,7 @@ struct LossTests {
       try SQLiteConnection(path: path).write {
         try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
       }
-      let taken = try await store.takeRescued(from: path)
+      let taken = try await store.loadEmergencySave(from: path)
       #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
       #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
     }
@@ -519,7 +519,7 @@ struct LossTests {
       try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
     }
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
-    let taken = try await full.takeRescued(from: path)
+    let taken = try await full.loadEmergencySave(from: path)
     #expect(taken.unreadable == [accounts[0].account] && taken.failure != nil)
     #expect(!FileManager.default.fileExists(atPath: path + ".unreadable"))
     try await full.rescue([], to: path, id: "2")
@@ -529,7 +529,7 @@ struct LossTests {
     }
     #expect(kept.contains("a"))
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: path).accounts == [accounts[1].account])
+    #expect(try await again.loadEmergencySave(from: path).accounts == [accounts[1].account])
     #expect(try await again.load().grants.map(\.account) == [accounts[1].account])
     await again.close()
   }
@@ -553,7 +553,7 @@ struct LossTests {
         release.wait()
       })
     hangs.withLock { $0 = true }
-    async let taken = store.takeRescued(from: path)
+    async let taken = store.loadEmergencySave(from: path)
     #expect(await eventually { isLate.withLock { $0 } })
     let c = store.pack(StoredAccount(grant: Sample.grant("c", refresh: "c"), tokens: [], intent: nil))
     try await store.rescue([c], to: path, id: "2")
@@ -562,7 +562,7 @@ struct LossTests {
     #expect(FileManager.default.fileExists(atPath: path))
     await store.close()
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: path).accounts.contains(c.account))
+    #expect(try await again.loadEmergencySave(from: path).accounts.contains(c.account))
     await again.close()
   }
 
@@ -572,7 +572,7 @@ struct LossTests {
     let store = try folder.open()
     #expect(
       FileManager.default.createFile(atPath: path, contents: Data("x".utf8), attributes: [.posixPermissions: 0o644]))
-    let taken = try await store.takeRescued(from: path)
+    let taken = try await store.loadEmergencySave(from: path)
     #expect(taken.isForeign && taken.accounts.isEmpty && FileManager.default.fileExists(atPath: path))
     await store.close()
   }
@@ -584,9 +584,9 @@ struct LossTests {
     #expect(
       FileManager.default.createFile(
         atPath: path, contents: Data("no database".utf8), attributes: [.posixPermissions: 0o600]))
-    await #expect(throws: StoreError.self) { try await store.takeRescued(from: path) }
+    await #expect(throws: StoreError.self) { try await store.loadEmergencySave(from: path) }
     #expect(FileManager.default.fileExists(atPath: path + ".unreadable"))
-    #expect(try await store.takeRescued(from: path).accounts.isEmpty)
+    #expect(try await store.loadEmergencySave(from: path).accounts.isEmpty)
     let shared = folder.path + "/shared"
     mkdir(shared, 0o777)
     chmod(shared, 0o777)
@@ -611,8 +611,8 @@ struct LossTests {
     #expect(try folder.mode(path) == 0o600)
     #expect(try folder.contents(path).range(of: Data("the newest".utf8)) == nil)
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: path).accounts == (isNewer ? [new.account] : []))
-    #expect(try await again.takeRescued(from: path).accounts.isEmpty)
+    #expect(try await again.loadEmergencySave(from: path).accounts == (isNewer ? [new.account] : []))
+    #expect(try await again.loadEmergencySave(from: path).accounts.isEmpty)
     let found = try #require(try await again.load().accounts.first)
     #expect(found.grant == (isNewer ? new : old) && found.tokens.count == (isNewer ? 1 : 0))
     #expect(try await again.examine() == [])

@@ -134,8 +134,8 @@ final class World: @unchecked Sendable {
     }
   }
 
-  func surroundings(_ sleeps: Sleeps) -> Surroundings {
-    Surroundings(
+  func system(_ sleeps: Sleeps) -> SystemDependencies {
+    SystemDependencies(
       now: { self.wall }, uptime: { self.uptime },
       sleep: { await sleeps.sleep($0) }, randomBytes: { self.entropy.bytes($0) })
   }
@@ -158,7 +158,7 @@ final class World: @unchecked Sendable {
 
   private func start(_ store: ModelStore, _ sleeps: Sleeps, run: Int) async {
     let broker = await Broker(
-      store: store, transport: ModelTransport(network, run: run), surroundings: surroundings(sleeps),
+      store: store, transport: ModelTransport(network, run: run), system: system(sleeps),
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
       wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128,
       reloader: ModelReloads { self.configuration })

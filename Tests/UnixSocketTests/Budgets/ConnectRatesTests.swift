@@ -63,7 +63,7 @@ import Testing
       let other = try await users.client(2000, served)
       try await served.turn(for: other)
       #expect(users.state.withLock { $0.identified } == 1)
-      #expect(served.server.figures == .init(connections: 1, accepted: 1, refused: 0))
+      #expect(served.server.statistics == .init(connections: 1, accepted: 1, refused: 0))
       #expect(served.dispatcher.seen.withLock { $0.running } == 0)
       withExtendedLifetime(other) {}
     }
@@ -90,7 +90,7 @@ import Testing
       #expect(identified < 30)
       let lines = try await clients[29].linesToEnd()
       #expect(lines.count == 1 && lines[0].contains("your user opens more than 1 in a second"))
-      #expect(served.server.figures.refused == UInt64(30 - identified))
+      #expect(served.server.statistics.refused == UInt64(30 - identified))
       try await served.turn(for: try await users.client(2000, served))
       for _ in 0..<30 { try await served.turn(for: try await users.client(0, served)) }
     }

@@ -88,7 +88,7 @@ import Testing
       let begun = NIODeadline.now()
       try await client.send(String(repeating: line, count: 98) + call(2, "echo"))
       let (cached, other) = (try await users.client(1000, served), try await users.client(2000, served))
-      try await eventually("it is held back") { served.server.figures.heldBack[.rate] != nil }
+      try await eventually("it is held back") { served.server.statistics.heldBack[.rate] != nil }
       for client in [cached, other] { try await served.turn(for: client) }
       try await other.send(call(3, "echo"))
       #expect(try await other.json()["id"] == 3)

@@ -30,10 +30,10 @@ import Testing
       try await next.send(tokenGet(2))
       #expect(try await next.json()["id"] == 2)
       #expect(
-        served.server.figures
+        served.server.statistics
           == .init(
             connections: 2, accepted: 3, refused: 1, heldBack: [.connections: 1],
-            latestHeldBack: served.server.figures.latestHeldBack))
+            latestHeldBack: served.server.statistics.latestHeldBack))
     }
   }
 
@@ -45,7 +45,7 @@ import Testing
       let first = try served.client()
       try await served.turn(for: first)
       let refused = try served.client()
-      #expect(await eventually { served.server.figures.refused == 1 })
+      #expect(await eventually { served.server.statistics.refused == 1 })
       for id in 0..<100 { try await refused.send(tokenGet(id)) }
       try await served.turn(for: first)
       try await refused.send(tokenGet(100))
@@ -64,7 +64,7 @@ import Testing
       let first = try served.client()
       try await served.turn(for: first)
       let waiting = try (0..<RefusedClients.absorbedAtOnce).map { _ in try served.client() }
-      #expect(await eventually { served.server.figures.refused == UInt64(waiting.count) })
+      #expect(await eventually { served.server.statistics.refused == UInt64(waiting.count) })
       // This one is not served: it gets an error, and is closed.
       #expect(try await served.client().linesToEnd().count == 1)
       let flood = Array(String(repeating: "x", count: 64 * 1024).utf8)

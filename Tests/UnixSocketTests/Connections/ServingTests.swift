@@ -184,7 +184,7 @@ import Testing
         for _ in 0..<3 { try await served.turn(for: other) }
       }
       try await served.turn(for: try served.client())
-      #expect(served.server.figures.refused == 0)
+      #expect(served.server.statistics.refused == 0)
       #expect(served.dispatcher.seen.withLock { $0.running } == 2)
       served.dispatcher.gate.open()
     }

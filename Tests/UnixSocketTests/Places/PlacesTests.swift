@@ -103,7 +103,7 @@ import Testing
       served.dispatcher.gate.open()
       try await eventually("the request has ended") { served.server.connectionCount == 4 }
       #expect(
-        served.server.figures
+        served.server.statistics
           == .init(
             connections: 4, accepted: 7, refused: 4, heldBack: [.connections: 1],
             latestHeldBack: "connections of uid 2000"))

@@ -98,7 +98,7 @@ import Testing
             }
           }
         }
-        #expect(await eventually { served.server.figures.connections == 8 })
+        #expect(await eventually { served.server.statistics.connections == 8 })
         await served.server.drain(deadline: .zero)
         return try await group.reduce(0, +)
       }

@@ -54,7 +54,7 @@ extension Target {
 
     init(_ classifier: RequestClassifier) { self.classifier = classifier }
 
-    func intake(of head: HTTPRequestHead) -> HTTPIntake {
+    func intake(of head: HTTPRequestHead) -> BodyHandling {
       self.head = head
       guard case .fragment = classifier.ruling(on: head) else { return .withoutBody }
       return .whole(atMost: classifier.fragmentLimit)

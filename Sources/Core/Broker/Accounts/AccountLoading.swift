@@ -18,11 +18,11 @@ struct AccountLoading {
   }
 
   private let store: any Store
-  private let surroundings: Surroundings
+  private let system: SystemDependencies
 
-  init(_ store: any Store, _ surroundings: Surroundings) {
+  init(_ store: any Store, _ system: SystemDependencies) {
     self.store = store
-    self.surroundings = surroundings
+    self.system = system
   }
 
   func first() -> Page { unpack(read(after: nil)) }
@@ -34,7 +34,7 @@ struct AccountLoading {
         let following = packed.last.map { read(after: $0.account) }
         var accounts: [Loaded] = []
         accounts.reserveCapacity(packed.count)
-        for (account, jitter) in zip(packed, surroundings.jitters(packed.count)) {
+        for (account, jitter) in zip(packed, system.jitters(packed.count)) {
           accounts.append(try load(account, jitter))
         }
         return .success((accounts, following))
@@ -54,7 +54,7 @@ struct AccountLoading {
     } catch .unreadableAccount(let name, let detail) {
       let message = StoreError.unreadableAccount(name, detail: detail).message
       let remains = try account.read(.remains)
-      let rest = remains.grant.unreadable(message, at: surroundings.now())
+      let rest = remains.grant.unreadable(message, at: system.now())
       return Loaded(
         packed: account, grant: Grant(saved: rest, token: nil, jitter: jitter), revision: remains.revision,
         issuer: remains.issuer)

@@ -7,13 +7,13 @@ import OAuth
 extension Accounts {
   /// Opens each account's secrets once in the background, so that damage is reported before a program asks.
   func verify() async {
-    var page = names.after(nil, most: Slices.light)
+    var page = names.after(nil, most: Batch.light)
     while let last = page.last {
       let packed = page.compactMap { table.packed($0) }
       for account in await Self.unreadable(packed) { _ = table[account] }
-      await surroundings.sleep(Limit.verificationPause)
+      await system.sleep(Limit.verificationPause)
       guard !isStopped else { return }
-      page = names.after(last, most: Slices.light)
+      page = names.after(last, most: Batch.light)
     }
   }
 
@@ -90,14 +90,14 @@ extension Accounts {
   func packed() async -> [any PackedAccount] {
     var all: [any PackedAccount] = []
     all.reserveCapacity(count)
-    var slices = Slices(of: Slices.light)
+    var batch = Batch(of: Batch.light)
     for account in names {
       if let packed = table.packed(account) { all.append(packed) }
-      await slices.next()
+      await batch.next()
     }
     return all
   }
 
   /// The store has a new key: no data in memory are kept under the old one.
-  func repack() { sweep(names, by: Slices.heavy) { [self] in table.repack($0) } }
+  func repack() { sweep(names, by: Batch.heavy) { [self] in table.repack($0) } }
 }

@@ -85,9 +85,9 @@ extension Accounts {
     guard let own = table[account] else {
       // As at a start.
       let message = StoreError.unreadableAccount(account, detail: detail).message
-      let rest = remains.grant.unreadable(message, at: surroundings.now())
+      let rest = remains.grant.unreadable(message, at: system.now())
       journal.read(account, at: remains.revision, of: remains.issuer)
-      self[account] = Grant(saved: rest, token: nil, jitter: surroundings.jitter())
+      self[account] = Grant(saved: rest, token: nil, jitter: system.jitter())
       return changed(account)
     }
     if isBehind(remains.grant, own) || journal.isKept(account, over: remains.revision) {
@@ -156,7 +156,7 @@ extension Accounts {
     if own?.saved != stored.grant || own?.intent != stored.intent
       || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
     {
-      var grant = Grant(stored, jitter: surroundings.jitter())
+      var grant = Grant(stored, jitter: system.jitter())
       if let own { grant.keepRejection(of: own) }
       self[account] = grant
     }

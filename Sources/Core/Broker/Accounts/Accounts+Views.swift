@@ -93,7 +93,7 @@ extension Accounts {
   }
 
   /// The provider does not tell the scopes of its tokens, so the requested ones are shown.
-  private func areUnverified(_ saved: SavedGrant) -> Bool { providers[saved.provider]?.remarks.omitsScope ?? false }
+  private func areUnverified(_ saved: SavedGrant) -> Bool { providers[saved.provider]?.diagnostics.omitsScope ?? false }
 
   private func binding(of saved: SavedGrant) -> String? {
     (providers[saved.provider]?.provider.tokenTraits.binding ?? TokenBinding()).method(of: saved)

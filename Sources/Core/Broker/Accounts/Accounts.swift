@@ -40,7 +40,7 @@ final class Accounts: Piece {
     table.unreadable = { [runtime] stored, error in
       Grant(
         saved: stored.grant.unreadable(error.message, at: runtime.clock.now), token: nil,
-        jitter: runtime.clock.surroundings.jitter())
+        jitter: runtime.clock.system.jitter())
     }
     table.onDamage = { [unowned self] in damaged($0) }
     table.onLeftOut = { [unowned self] in reportLeftOut($0, $1) }
@@ -156,7 +156,7 @@ final class Accounts: Piece {
   }
 
   /// An input of every rendered token changed: the clock or the provider's settings.
-  func serveAnew() { sweep(cache.withdrawAll(), by: Slices.heavy) { [self] in serve($0) } }
+  func serveAnew() { sweep(cache.withdrawAll(), by: Batch.heavy) { [self] in serve($0) } }
 
   /// Called after each change: updates the fast path, the waiters, the scheduler and the summary.
   func changed(_ account: AccountName) {
@@ -261,7 +261,7 @@ final class Accounts: Piece {
     configuredAt = configuredAt + step
     table.clockStepped(by: step)
     serveAnew()
-    sweep(names, by: Slices.heavy) { [self] account in
+    sweep(names, by: Batch.heavy) { [self] account in
       table.catchUp(account)
       if index.isFailing(account) { self[account]?.retryNow(at: now) }
       place(account)
@@ -274,7 +274,7 @@ final class Accounts: Piece {
   /// during an outage does not know the earlier failures, so callers could try the provider sooner than after a single
   /// account's long delay.
   func retryFailing() {
-    sweep(names, by: Slices.heavy) { [self] account in
+    sweep(names, by: Batch.heavy) { [self] account in
       guard index.isFailing(account) else { return }
       self[account]?.retryNow(at: now, resetsDelays: true)
       changed(account)

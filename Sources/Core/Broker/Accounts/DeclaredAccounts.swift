@@ -43,9 +43,9 @@ final class DeclaredAccounts: Piece {
     let begun = number
     let traits = Dictionary(providers.map { ($0.name, $0.tokenTraits) }, uniquingKeysWith: { first, _ in first })
     var names: Set<AccountName> = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for account in all {
-      await slices.next()
+      await batch.next()
       guard let grant = accounts.peek(account.name), let traits = traits[account.provider],
         isSame(grant.saved, account, traits),
         grant.saved.sourceFingerprint != nil
@@ -150,13 +150,13 @@ final class DeclaredAccounts: Piece {
       kind: account.source.kind, dpopKey: declaredKey(account.provider),
       sourceFingerprint: account.source.fingerprint)
     accounts.sources[account.name] = account.source
-    accounts[account.name] = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
+    accounts[account.name] = Grant(saved: saved, token: nil, jitter: system.jitter())
     return saved
   }
 
   private func declaredKey(_ provider: ProviderName) -> Secret? {
     guard providers[provider]?.provider.tokenTraits.binding.usesDPoP == true else { return nil }
-    return DPoPKey(randomBytes: surroundings.randomBytes(32)).raw
+    return DPoPKey(randomBytes: system.randomBytes(32)).raw
   }
 
   private func withdraw(_ grant: Grant) {

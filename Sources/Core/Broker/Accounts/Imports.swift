@@ -70,7 +70,7 @@ final class Imports: Piece {
     }
     do throws(RPCError) {
       _ = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(caller), until: uptime + Timeouts.standard)
+        of: account, SavedToken.Key(), minimumTTL: nil, for: TokenRequester(caller), until: uptime + Timeouts.standard)
     } catch {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
@@ -148,7 +148,7 @@ final class Imports: Piece {
       if error == .conflict { await accounts.follow(account, replacing: true) }
       throw storeError(error)
     }
-    var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
+    var grant = Grant(saved: saved, token: nil, jitter: system.jitter())
     grant.isOfThisRun()
     accounts[account] = grant
     proofs.forget(account)
@@ -161,7 +161,7 @@ final class Imports: Piece {
 
 // MARK: Methods
 
-extension AccountImport: Served {
+extension AccountImport: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.imports.importAccount(call.params, for: call.session.principal)

@@ -78,7 +78,7 @@ final class Repairs: Piece {
     } catch {
       throw storeError(error)
     }
-    accounts[account] = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
+    accounts[account] = Grant(saved: saved, token: nil, jitter: system.jitter())
     accounts.changed(account)
     logger.notice("repaired account \(account)", metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
   }
@@ -86,7 +86,7 @@ final class Repairs: Piece {
 
 // MARK: Methods
 
-extension StoreRepair: Served {
+extension StoreRepair: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.repairs.repair(call.params)
   }

@@ -11,7 +11,7 @@ extension Approvals {
     let question = release.question
     let message =
       type == .releaseWaiting
-      ? "\(Releases.words(for: release.caller)) asks for \(question.method) of \(question.account)" : outcome
+      ? "\(PendingReleases.words(for: release.caller)) asks for \(question.method) of \(question.account)" : outcome
     logger.notice(
       "\(type.rawValue) \(id): \(question.method)\(outcome.map { ", \($0)" } ?? "")",
       metadata: [
@@ -55,17 +55,17 @@ extension Approvals {
     let waits = releases.waiting.filter { mayManage($0.question.account) }
     return .init(
       waiting: waits.map { $0.view(wall: { wall($0).seconds }) },
-      standing: releases.words(at: uptime, wall: { wall($0).seconds }).filter { mayManage($0.account) })
+      standing: releases.approvals(at: uptime, wall: { wall($0).seconds }).filter { mayManage($0.account) })
   }
 
   /// `release.approve`, `release.deny`. False: no request with that id is pending, or the caller may not see it.
   func answer(
-    _ params: ReleaseWord.Params, _ isAllowed: Bool, _ method: String, caller: Principal
+    _ params: ReleaseDecision.Params, _ isAllowed: Bool, _ method: String, caller: Principal
   ) throws(RPCError) -> Bool {
     var span: Duration?
     if let seconds = params.for {
       guard seconds > 0 else { throw .invalidParams("params.for: expected more than 0 seconds, got \(seconds)") }
-      span = min(.seconds(min(seconds, 1e9)), Releases.longestWord)
+      span = min(.seconds(min(seconds, 1e9)), PendingReleases.longestApproval)
     }
     if let calls = params.calls, !(1...1000).contains(calls) {
       throw .invalidParams("params.calls: expected 1 to 1000, got \(calls)")
@@ -76,13 +76,13 @@ extension Approvals {
     switch releases.take(
       isAllowed, on: params.id, for: span, calls: params.calls.map { Int($0) }, from: caller, at: uptime)
     {
-    case .taken: break
-    case .nothing: return false
-    case .own:
+    case .accepted: break
+    case .notFound: return false
+    case .ownRequest:
       throw RPCError(
         .notPermitted, "a process cannot approve its own request",
         hint: "Allow it with `grantctl approve \(params.id)` in another terminal.")
-    case .unknownAsker:
+    case .unidentifiedCaller:
       throw .invalidParams(
         "params.for: neither the unit nor the executable of that caller is known",
         hint: "Allow it this once, without --for.")
@@ -95,7 +95,7 @@ extension Approvals {
       ])
     var entry = AuditEntry(action: .policy, method: method, account: release.question.account, who: .init(caller))
     entry.detail =
-      "\(release.question.method) to \(Releases.words(for: release.caller))"
+      "\(release.question.method) to \(PendingReleases.words(for: release.caller))"
       + (release.question.request.map { " (\($0.line.printable(limit: 256)))" } ?? "")
       + (span.map { ", for \($0.wholeSeconds) s" } ?? "") + (params.calls.map { ", \($0) times more" } ?? "")
     audit.note(entry, pid: caller.pid)
@@ -114,7 +114,7 @@ extension Approvals {
     guard let word else { return false }
     var entry = AuditEntry(
       action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller))
-    entry.detail = "\(word.question.method) to \(Releases.words(for: word.caller))"
+    entry.detail = "\(word.question.method) to \(PendingReleases.words(for: word.caller))"
     audit.note(entry, pid: caller.pid)
     logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(word.question.account)"])
     return true
@@ -123,28 +123,28 @@ extension Approvals {
 
 // MARK: Methods
 
-extension ReleaseList: Served {
+extension ReleaseList: RPCHandler {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     broker.tokens.approvals.releaseList(for: call.caller)
   }
 }
 
-extension ReleaseApprove: Served {
+extension ReleaseApprove: RPCHandler {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(approved: try broker.tokens.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
   }
 }
 
-extension ReleaseRevoke: Served {
+extension ReleaseRevoke: RPCHandler {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(revoked: broker.tokens.approvals.revoke(call.params.id, caller: call.caller))
   }
 }
 
-extension ReleaseDeny: Served {
+extension ReleaseDeny: RPCHandler {
   static var subject: Subject<Params> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(denied: try broker.tokens.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))

@@ -57,8 +57,8 @@ extension Approvals {
 
   private func question<M: TokenRelease>(
     _ method: M.Type, _ params: M.Params, _ sent: APIRequest?
-  ) throws(RPCError) -> Releases.Question {
-    var question = Releases.Question(account: params.account, method: M.name)
+  ) throws(RPCError) -> PendingReleases.Question {
+    var question = PendingReleases.Question(account: params.account, method: M.name)
     guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
     if let params = params as? TokenGet.Params {
       question.isIDToken = params.kind == .idToken
@@ -99,7 +99,7 @@ extension Approvals {
 
   /// An impossible request needs no approval.
   private func checkPossible(
-    _ params: any ReleaseParams, _ question: Releases.Question, _ permission: Permission
+    _ params: any ReleaseParams, _ question: PendingReleases.Question, _ permission: Permission
   ) throws(RPCError) {
     guard let params = params as? TokenGet.Params, params.kind != .idToken,
       let grant = accounts[try accountName(params.account)]
@@ -114,7 +114,7 @@ extension Approvals {
   }
 
   /// The part that needs approval; nil: none.
-  private func confirmation(_ question: Releases.Question, _ permission: Permission) -> Policy.Confirmation? {
+  private func confirmation(_ question: PendingReleases.Question, _ permission: Permission) -> Policy.Confirmation? {
     guard let confirmation = permission.confirmation else { return nil }
     if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
     return confirmation
@@ -128,12 +128,12 @@ extension Approvals {
 
   /// The permission after approval, or after approval is no longer required.
   private func ask(
-    _ question: Releases.Question, _ first: Policy.Confirmation, _ permission: Permission, _ patience: Duration?,
+    _ question: PendingReleases.Question, _ first: Policy.Confirmation, _ permission: Permission, _ patience: Duration?,
     _ session: any Session
   ) async throws(RPCError) -> Permission {
     let caller = session.principal
     var permission = permission
-    if let word = releases.word(on: question, of: caller, at: uptime) {
+    if let word = releases.approval(on: question, of: caller, at: uptime) {
       guard word.isAllowed else { throw denied(question) }
       permission.approved = word.question
       return permission
@@ -146,7 +146,7 @@ extension Approvals {
         "\(question.method) for account \(question.account) waits for approval, and the caller does not wait",
         hint: "Ask with a `timeout` of \(first.within.wholeSeconds) s, or with none.")
     }
-    let id = Releases.id(surroundings.randomBytes(6))
+    let id = PendingReleases.id(system.randomBytes(6))
     let until = uptime + wait
     guard releases.begin(id, question, of: caller, rule: first.rule, from: uptime, until: until) else {
       throw RPCError(
@@ -196,7 +196,7 @@ extension Approvals {
     throw shuttingDown()
   }
 
-  private static func word(for error: RPCError, _ phase: Releases.Phase?) -> String {
+  private static func word(for error: RPCError, _ phase: PendingReleases.Phase?) -> String {
     switch (phase, error.reason) {
     case (.denied, _): "denied"
     case (.abandoned, _): "caller_gone"
@@ -208,7 +208,7 @@ extension Approvals {
 
   // MARK: Errors
 
-  private func denied(_ question: Releases.Question) -> RPCError {
+  private func denied(_ question: PendingReleases.Question) -> RPCError {
     RPCError(
       .notPermitted, "the user refused \(question.method) for account \(question.account)",
       hint: "Ask them before it is tried again; they allow it with `grantctl approve`.")

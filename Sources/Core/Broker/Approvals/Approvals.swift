@@ -10,7 +10,7 @@ final class Approvals: Piece {
   let providers: ProviderDirectory
   let authorizer: Authorizer
   let audit: AuditLog
-  var releases = Releases()
+  var releases = PendingReleases()
   /// The connections that releases came by. Each is held, so that no other has its name.
   var sessions: [ObjectIdentifier: (session: any Session, ids: Set<String>)] = [:]
 
@@ -24,7 +24,7 @@ final class Approvals: Piece {
 
   /// A new policy is active.
   func policyChanged() {
-    releases.forgetWords()
+    releases.forgetApprovals()
     wakeAll()
   }
 }

@@ -9,7 +9,7 @@ final class AuditLine: Sendable {
   let entry: AuditEntry
   let first: Timestamp
   /// The user whose share it takes; nil: root's, the broker's own user's, or the broker's.
-  let refuser: AuditRefuser?
+  let refuser: AuditSubject?
   var isRefusal: Bool { refuser?.isRefusal == true }
   /// Whether it belongs to the limited records of a caller.
   let isBounded: Bool
@@ -21,7 +21,7 @@ final class AuditLine: Sendable {
   private let closed = Atomic(false)
 
   init(
-    id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64, refuser: AuditRefuser?,
+    id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64, refuser: AuditSubject?,
     isBounded: Bool
   ) {
     self.refuser = refuser
@@ -99,7 +99,7 @@ struct AuditLines {
   /// Closed, and perhaps counted by a thread that had it in hand: written once more.
   var closing: [AuditLine] = []
   /// Failed attempts that are lines of their own, by caller: names that are made up must not fill the trail.
-  var failures: [AuditEntry.Who: Int] = [:]
+  var failures: [AuditCaller: Int] = [:]
   var budgets = AuditBudgets()
   var programs = AuditPrograms()
   var logBudgets = LogBudgets()
@@ -108,11 +108,11 @@ struct AuditLines {
 
   /// Limits of the lines in the log.
   struct LogBudgets {
-    var refusals: [AuditRefuser.Standing: LogBudget] = [
+    var refusals: [AuditSubject.RuleCoverage: LogBudget] = [
       .named: LogBudget(Limit.auditLogLines), .unnamed: LogBudget(Limit.auditLogLinesUnnamed),
     ]
     /// Other records of each user.
-    var users: [AuditRefuser: LogBudget] = [:]
+    var users: [AuditSubject: LogBudget] = [:]
     var furtherUsers = LogBudget(Limit.auditLogLines)
   }
 
@@ -204,7 +204,7 @@ extension AuditLines {
   }
 
   /// How many log lines were omitted before this one; nil: omit this one too. Further users share a budget.
-  mutating func takeLogLine(_ user: AuditRefuser, at uptime: Duration) -> Int? {
+  mutating func takeLogLine(_ user: AuditSubject, at uptime: Duration) -> Int? {
     guard user.isRefusal else {
       if logBudgets.users[user] == nil, logBudgets.users.count >= AuditPrograms.users {
         logBudgets.users = logBudgets.users.filter { !$0.value.isIdle(at: uptime) }
@@ -217,8 +217,8 @@ extension AuditLines {
   }
 
   /// Omitted lines that are not logged yet: of each user, nil of further ones.
-  mutating func omittedLogLines(at uptime: Duration) -> [(user: AuditRefuser?, count: Int)] {
-    var omitted: [(AuditRefuser?, Int)] = []
+  mutating func omittedLogLines(at uptime: Duration) -> [(user: AuditSubject?, count: Int)] {
+    var omitted: [(AuditSubject?, Int)] = []
     for user in Array(logBudgets.users.keys) {
       if let count = logBudgets.users[user]?.due(at: uptime) { omitted.append((user, count)) }
     }

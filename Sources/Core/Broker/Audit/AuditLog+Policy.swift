@@ -18,7 +18,7 @@ extension AuditLog {
   }
 
   func reloadFailed(for caller: Principal?, _ error: RPCError) {
-    let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    let who = caller.map { AuditCaller($0) } ?? .init(uid: nil)
     note(
       AuditEntry(
         action: .policy, method: BrokerReload.name, who: who,
@@ -28,7 +28,7 @@ extension AuditLog {
   /// What of the policy is another after a reload.
   func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Principal?) -> AuditEntry {
     var entry = AuditEntry(
-      action: .policy, method: BrokerReload.name, who: caller.map { AuditEntry.Who($0) } ?? .init(uid: nil))
+      action: .policy, method: BrokerReload.name, who: caller.map { AuditCaller($0) } ?? .init(uid: nil))
     let changes = Self.changes(from: old, to: new)
     entry.detail =
       (changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))")

@@ -27,15 +27,15 @@ final class AuditLog: Sendable {
   }
 
   /// The user whose share it takes; nil: none. An attempt on an account that does not exist is a refusal.
-  private func refuser(of entry: AuditEntry, _ caller: Principal?, isReal: Bool) -> AuditRefuser? {
+  private func refuser(of entry: AuditEntry, _ caller: Principal?, isReal: Bool) -> AuditSubject? {
     guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else {
-      return (caller?.holder ?? entry.who.uid.map { Holder(uid: $0) }).flatMap(AuditRefuser.init(eventsOf:))
+      return (caller?.holder ?? entry.who.uid.map { Holder(uid: $0) }).flatMap(AuditSubject.init(eventsOf:))
     }
-    let refuser: AuditRefuser
+    let refuser: AuditSubject
     if let caller {
-      refuser = AuditRefuser(caller.holder, isNamed: cache.inForce.policy.names(caller))
+      refuser = AuditSubject(caller.holder, isNamed: cache.inForce.policy.names(caller))
     } else if let uid = entry.who.uid {
-      refuser = AuditRefuser(Holder(uid: uid), isNamed: true)
+      refuser = AuditSubject(Holder(uid: uid), isNamed: true)
     } else {
       // The broker itself, unless something was refused.
       return entry.isRefusal ? .unknown : nil
@@ -71,7 +71,7 @@ final class AuditLog: Sendable {
     _ result: Result<M.Result, RPCError>, detail: String? = nil
   ) {
     let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
-    let who = AuditEntry.Who(caller)
+    let who = AuditCaller(caller)
     switch result {
     case .success(let value):
       guard let action, M.name != BrokerReload.name else { return }
@@ -142,7 +142,7 @@ final class AuditLog: Sendable {
 
   /// One refusal for want of the caller's own patience.
   func tooOften(_ method: String, _ caller: Principal, wait: Duration) -> RPCError {
-    let who = AuditEntry.Who(caller)
+    let who = AuditCaller(caller)
     let action = Methods.named(method).map(Self.refusalAction(of:)) ?? .observe
     note(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
     return RPCError(
@@ -188,15 +188,15 @@ final class AuditLog: Sendable {
   /// steps, so that none is lost: the request, which is already on disk, waits.
   ///
   /// - Parameters:
-  ///   - size: the number per step, interleaved with other work (``Slices``).
+  ///   - size: the number per step, interleaved with other work (``Batch``).
   ///   - entry: makes the record of the account with this index.
   @BrokerActor
   func record(_ count: Int, by size: Int, for caller: Principal, _ entry: (Int) -> AuditEntry) async {
-    var slices = Slices(of: size)
+    var batch = Batch(of: size)
     for number in 0..<count {
       if number > 0, number.isMultiple(of: Limit.auditBatch) { await trail.flush() }
       note(entry(number), by: caller, isReal: true)
-      await slices.next()
+      await batch.next()
     }
   }
 }

@@ -8,7 +8,7 @@ public struct AuditEntry: Sendable, Hashable {
   public var method: String
   public var account: String?
   public var provider: String?
-  public var who: Who
+  public var who: AuditCaller
   /// Those of the token that was released.
   public var scopes: [String] = []
   /// The token that was released.
@@ -24,48 +24,12 @@ public struct AuditEntry: Sendable, Hashable {
   /// The socket did not deliver the value, regardless of the broker's answer.
   public static let notDelivered = "not_delivered"
 
-  public init(action: AuditAction, method: String, account: String? = nil, who: Who, result: String = ok) {
+  public init(action: AuditAction, method: String, account: String? = nil, who: AuditCaller, result: String = ok) {
     self.action = action
     self.method = method
     self.account = account
     self.who = who
     self.result = result
-  }
-
-  /// Whom the kernel said it is, without the number of the process: a program that is started every minute is one caller.
-  public struct Who: Sendable, Hashable {
-    /// Nil: the broker itself, or a signal; of a refusal: the kernel did not say.
-    public var uid: UInt32?
-    public var unit: String?
-    public var userUnit: String?
-    public var executable: String?
-    /// The name of the program that executed it, if it is the helper.
-    public var parent: String?
-
-    public init(
-      uid: UInt32?, unit: String? = nil, userUnit: String? = nil, executable: String? = nil, parent: String? = nil
-    ) {
-      self.uid = uid
-      self.unit = unit
-      self.userUnit = userUnit
-      self.executable = executable
-      self.parent = parent
-    }
-
-    public init(_ caller: Principal) {
-      switch caller {
-      case .process(let process), .unit(_, manager: let process), .peer(let process):
-        self.init(
-          uid: process.uid, unit: process.unit, userUnit: process.userUnit, executable: process.executable,
-          parent: process.parent)
-      }
-    }
-
-    /// Whether programs of the user can be told apart by it: all of a session are in one scope.
-    var isMoreThanUser: Bool {
-      let unit = userUnit ?? unit
-      return executable != nil || unit.map { $0.hasSuffix(".service") && !$0.hasPrefix("user@") } ?? false
-    }
   }
 
   /// The results that are refusals, and that of an undelivered value.
@@ -76,7 +40,7 @@ public struct AuditEntry: Sendable, Hashable {
   public var isRefusal: Bool { Self.refusals.contains(result) }
 
   /// As it is written. Nil where this version knows no such action.
-  public init?(actionName: String, method: String, account: String?, who: Who, result: String) {
+  public init?(actionName: String, method: String, account: String?, who: AuditCaller, result: String) {
     guard let action = AuditAction(rawValue: actionName) else { return nil }
     self.init(action: action, method: method, account: account, who: who, result: result)
   }
@@ -92,6 +56,42 @@ public struct AuditEntry: Sendable, Hashable {
   }
 }
 
+/// Whom the kernel said it is, without the number of the process: a program that is started every minute is one caller.
+public struct AuditCaller: Sendable, Hashable {
+  /// Nil: the broker itself, or a signal; of a refusal: the kernel did not say.
+  public var uid: UInt32?
+  public var unit: String?
+  public var userUnit: String?
+  public var executable: String?
+  /// The name of the program that executed it, if it is the helper.
+  public var parent: String?
+
+  public init(
+    uid: UInt32?, unit: String? = nil, userUnit: String? = nil, executable: String? = nil, parent: String? = nil
+  ) {
+    self.uid = uid
+    self.unit = unit
+    self.userUnit = userUnit
+    self.executable = executable
+    self.parent = parent
+  }
+
+  public init(_ caller: Principal) {
+    switch caller {
+    case .process(let process), .unit(_, manager: let process), .peer(let process):
+      self.init(
+        uid: process.uid, unit: process.unit, userUnit: process.userUnit, executable: process.executable,
+        parent: process.parent)
+    }
+  }
+
+  /// Whether programs of the user can be told apart by it: all of a session are in one scope.
+  var isMoreThanUser: Bool {
+    let unit = userUnit ?? unit
+    return executable != nil || unit.map { $0.hasSuffix(".service") && !$0.hasPrefix("user@") } ?? false
+  }
+}
+
 /// One record of the trail.
 public struct AuditRecord: Sendable, Equatable {
   /// Counts up with the records as they begin.
@@ -103,11 +103,11 @@ public struct AuditRecord: Sendable, Equatable {
   public var first: Timestamp
   public var last: Timestamp
   /// The user whose share of the store it takes. Nil: it takes none, or it was read from the store.
-  public var refuser: AuditRefuser?
+  public var refuser: AuditSubject?
 
   public init(
     id: Int64, entry: AuditEntry, pid: Int32?, count: UInt64, first: Timestamp, last: Timestamp,
-    refuser: AuditRefuser? = nil
+    refuser: AuditSubject? = nil
   ) {
     self.refuser = refuser
     self.id = id

@@ -3,9 +3,9 @@ public struct AuditCounts: Sendable, Equatable {
   /// The holder of the refusals, as stored.
   public struct Refuser: Sendable, Hashable {
     public var name: String
-    public var standing: AuditRefuser.Standing
+    public var standing: AuditSubject.RuleCoverage
 
-    public init(name: String, standing: AuditRefuser.Standing) {
+    public init(name: String, standing: AuditSubject.RuleCoverage) {
       self.name = name
       self.standing = standing
     }

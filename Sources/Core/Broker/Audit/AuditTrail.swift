@@ -1,6 +1,7 @@
 import BrokerAPI
 public import Logging
 public import OAuth
+import Principals
 import Synchronization
 
 /// Token releases, refusals, sign-ins, sign-outs, and administrative changes; never a token.
@@ -43,14 +44,14 @@ public final class AuditTrail: Sendable {
   /// - Parameters:
   ///   - isReal: whether the account exists; the number of invented names is limited.
   ///   - refuser: the user whose share it takes; nil: none.
-  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditRefuser? = nil) {
+  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditSubject? = nil) {
     _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal, refuser: refuser)
   }
 
   /// The record that counted this and counts repetitions; nil: nothing is recorded. A closed one must be requested
   /// again.
   func line(
-    _ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true, refuser: AuditRefuser? = nil
+    _ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true, refuser: AuditSubject? = nil
   ) -> AuditLine? {
     let now = now()
     return state.withLock { state in
@@ -123,7 +124,7 @@ public final class AuditTrail: Sendable {
     for (number, (record, isTold)) in records.enumerated() where isTold {
       tell(record)
       // A line takes some 40 µs, and a request for many accounts has a thousand.
-      if number % 32 == 31 { await giveWay() }
+      if number % 32 == 31 { await yieldActor() }
     }
     tellOmitted()
     let all = state.withLock { $0.writing.unwritten.values.sorted { $0.id < $1.id } }
@@ -184,7 +185,7 @@ public final class AuditTrail: Sendable {
       logger.warning(
         "\(count) more records of \(user?.name ?? "other users") are only in the audit trail: `grantctl audit`")
     }
-    for standing in AuditRefuser.Standing.allCases {
+    for standing in AuditSubject.RuleCoverage.allCases {
       guard let omitted = state.withLock({ $0.logBudgets.refusals[standing]?.due(at: now) }) else { continue }
       logger.warning("\(omitted) more refusals are only in the audit trail: `grantctl audit --refused`")
     }

@@ -39,7 +39,7 @@ extension Authorizer {
   private static func refusal(
     _ method: String, _ account: String?, _ caller: Principal, isIDToken: Bool
   ) -> String {
-    let who = AuditEntry.Who(caller)
+    let who = AuditCaller(caller)
     let command: [String?] = [
       "grantctl explain \(account ?? "ACCOUNT")", who.uid.map { "--uid \($0)" },
       who.unit.map { "--unit \($0.prefix(256))" },
@@ -89,7 +89,7 @@ extension Authorizer {
 
 // MARK: Methods
 
-extension PolicyExplain: Served {
+extension PolicyExplain: RPCHandler {
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.door.authorizer.explain(call.params, caller: call.caller)
   }

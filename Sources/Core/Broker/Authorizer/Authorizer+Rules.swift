@@ -28,7 +28,7 @@ extension PolicyRules.Rule {
 
 // MARK: Methods
 
-extension PolicyRules: Served {
+extension PolicyRules: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   // Long rules and documents delay no other caller.
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

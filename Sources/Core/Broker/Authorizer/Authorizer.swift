@@ -11,10 +11,10 @@ final class Authorizer: Sendable {
   let now: @Sendable () -> Timestamp
 
   /// - Parameter now: the wall clock.
-  init(_ inForce: PolicyInForce, _ limits: CallerLimits, _ surroundings: Surroundings) {
+  init(_ inForce: PolicyInForce, _ limits: CallerLimits, _ system: SystemDependencies) {
     self.inForce = inForce
-    now = surroundings.now
-    rates = CallerRates(uptime: surroundings.uptime)
+    now = system.now
+    rates = CallerRates(uptime: system.uptime)
     rates.configure(limits)
   }
 

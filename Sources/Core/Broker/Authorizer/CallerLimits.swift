@@ -25,7 +25,7 @@ final class CallerRates: Sendable {
 
   fileprivate struct State {
     var limits = CallerLimits()
-    var buckets: [AuditEntry.Who: Bucket] = [:]
+    var buckets: [AuditCaller: Bucket] = [:]
     /// All callers of one holder together, who can start as many as it likes.
     var holders: [Holder: Bucket] = [:]
   }
@@ -43,7 +43,7 @@ final class CallerRates: Sendable {
   func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
 
   /// Nil: permitted. Otherwise the delay for the caller.
-  func take(_ who: AuditEntry.Who, of holder: Holder) -> Duration? {
+  func take(_ who: AuditCaller, of holder: Holder) -> Duration? {
     let now = uptime()
     return state.withLock { state in
       let key = state.key(of: who, at: now)
@@ -56,7 +56,7 @@ final class CallerRates: Sendable {
   }
 
   /// The caller has no right to its request. This costs more, down to a debt of one burst.
-  func refused(_ who: AuditEntry.Who) {
+  func refused(_ who: AuditCaller) {
     let now = uptime()
     state.withLock { state in
       let key = state.key(of: who, at: now)
@@ -71,7 +71,7 @@ final class CallerRates: Sendable {
 }
 
 extension CallerRates.State {
-  func level(of key: AuditEntry.Who, at now: Duration) -> Double {
+  func level(of key: AuditCaller, at now: Duration) -> Double {
     let most = Double(limits.burst)
     guard let bucket = buckets[key] else { return most }
     return min(most, bucket.level + (now - bucket.at).inSeconds * Double(limits.rate))
@@ -96,13 +96,13 @@ extension CallerRates.State {
   }
 
   /// Full buckets are dropped; if too many remain, new callers share one.
-  mutating func key(of caller: AuditEntry.Who, at now: Duration) -> AuditEntry.Who {
+  mutating func key(of caller: AuditCaller, at now: Duration) -> AuditCaller {
     var who = caller
     // A process chooses this name.
     who.parent = nil
     guard buckets[who] == nil, buckets.count >= Limit.callerRates else { return who }
     let most = Double(limits.burst)
     buckets = buckets.filter { level(of: $0.key, at: now) < most }
-    return buckets.count < Limit.callerRates ? who : AuditEntry.Who(uid: nil)
+    return buckets.count < Limit.callerRates ? who : AuditCaller(uid: nil)
   }
 }

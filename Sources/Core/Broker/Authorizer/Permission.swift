@@ -21,7 +21,7 @@ struct Permission: Sendable {
   /// The epoch of the policy that decided.
   let epoch: UInt64
   /// The approved scopes: no more are released. Nil: no approval was needed.
-  var approved: Releases.Question?
+  var approved: PendingReleases.Question?
 }
 
 /// The active policy, for the broker's actor and for event loops.

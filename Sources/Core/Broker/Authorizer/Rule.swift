@@ -7,7 +7,7 @@ public struct Rule: Sendable, Equatable {
   public var name: String
   /// Its file and line.
   public var source: String?
-  public var who: Who
+  public var who: CallerCondition
   /// Account names, `*` standing for any run of characters.
   public var accounts: [String]
   public var access: Set<Access>
@@ -26,7 +26,7 @@ public struct Rule: Sendable, Equatable {
   public var mcp: [MCPPattern]?
 
   /// Conditions on a caller; nil: none.
-  public struct Who: Sendable, Equatable {
+  public struct CallerCondition: Sendable, Equatable {
     public var uid: UInt32?
     /// The primary or a supplementary group.
     public var gid: UInt32?
@@ -51,7 +51,7 @@ public struct Rule: Sendable, Equatable {
   }
 
   public init(
-    name: String, who: Who, accounts: [String], access: Set<Access>, methods: Set<String> = [],
+    name: String, who: CallerCondition, accounts: [String], access: Set<Access>, methods: Set<String> = [],
     scopes: Set<String>? = nil, resources: Set<String>? = nil, confirm: Duration? = nil
   ) {
     self.name = name
@@ -65,11 +65,11 @@ public struct Rule: Sendable, Equatable {
   }
 
   public init(name: String, uid: UInt32?, gid: UInt32?, accounts: [String], access: Set<Access>) {
-    self.init(name: name, who: Who(uid: uid, gid: gid), accounts: accounts, access: access)
+    self.init(name: name, who: CallerCondition(uid: uid, gid: gid), accounts: accounts, access: access)
   }
 }
 
-extension Rule.Who {
+extension Rule.CallerCondition {
   /// Whether the caller meets all conditions. Unknown facts match nothing.
   func matches(_ caller: Principal) -> Bool {
     switch caller {

@@ -5,12 +5,12 @@ import OAuth
 extension Backups {
   /// `store.rotate_key`.
   func rotateKey() async throws(RPCError) -> StoreRotateKey.Result {
-    let vault = try ownVault()
+    let administration = try ownAdministration()
     if let failure = journal.failure { throw storeError(failure) }
     let began = uptime
     let rotation: KeyRotation
     do throws(KeyRotationError) {
-      rotation = try await vault.rotateKey()
+      rotation = try await administration.rotateKey()
     } catch {
       throw keyError(error)
     }
@@ -57,7 +57,7 @@ extension Backups {
 
 // MARK: Methods
 
-extension StoreRotateKey: Served {
+extension StoreRotateKey: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.rotateKey()
   }

@@ -11,19 +11,21 @@ extension Backups {
   func makeBackup(
     _ params: StoreBackup.Params, _ session: any Session
   ) async throws(RPCError) -> StoreBackup.Result {
-    let vault = try ownVault()
+    let administration = try ownAdministration()
     let secret = try Self.secret(params.passphrase, params.key)
     let id = try beginTransfer(.busy, session)
     do throws(RPCError) {
-      do throws(BackupError) { try await vault.checkSize() } catch { throw backupError(error) }
-      let backup = Large(try await wholeBackup())
+      do throws(BackupError) { try await administration.checkSize() } catch { throw backupError(error) }
+      let backup = DeferredDeallocation(try await wholeBackup())
       defer { backup.free() }
       try await checkReleases(of: backup, session.principal)
-      let file = try await packed(backup, secret, vault)
+      let file = try await packed(backup, secret, administration)
       // A reload may have withdrawn the permission in the interim.
       try await checkReleases(of: backup, session.principal)
       let size = file.count
-      guard transfers.set(id, .outgoing(Large(file)), at: uptime) else { throw Self.unknownTransfer("backup_id") }
+      guard transfers.set(id, .outgoing(DeferredDeallocation(file)), at: uptime) else {
+        throw Self.unknownTransfer("backup_id")
+      }
       let count = backup.value.state.grants.count
       await recordReleases(of: backup, to: session.principal)
       logger.notice(
@@ -64,9 +66,9 @@ extension Backups {
     return (Data(part).base64EncodedString(), part.endIndex == file.endIndex)
   }
 
-  private func recordReleases(of backup: Large<Backup>, to caller: Principal) async {
+  private func recordReleases(of backup: DeferredDeallocation<Backup>, to caller: Principal) async {
     let grants = backup.value.state.grants
-    await audit.record(grants.count, by: Slices.light, for: caller) { released(grants[$0], to: caller) }
+    await audit.record(grants.count, by: Batch.light, for: caller) { released(grants[$0], to: caller) }
   }
 
   /// Without the token's number: a backup releases the grant, and one per hour is one record.
@@ -93,13 +95,13 @@ extension Backups {
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
   }
 
-  private func checkReleases(of backup: Large<Backup>, _ caller: Principal) async throws(RPCError) {
+  private func checkReleases(of backup: DeferredDeallocation<Backup>, _ caller: Principal) async throws(RPCError) {
     for _ in 0..<Limit.rounds {
       let epoch = authorizer.inForce.epoch
-      var slices = Slices(of: Slices.light)
+      var batch = Batch(of: Batch.light)
       for grant in backup.value.state.grants {
         try checkRelease(of: grant.account, caller)
-        await slices.next()
+        await batch.next()
       }
       // A reload in between may have withdrawn an earlier permission.
       if authorizer.inForce.epoch == epoch { return }
@@ -125,10 +127,10 @@ extension Backups {
   }
 
   private func packed(
-    _ backup: Large<Backup>, _ secret: BackupSecret, _ vault: any Vault
+    _ backup: DeferredDeallocation<Backup>, _ secret: BackupSecret, _ administration: any StoreAdministration
   ) async throws(RPCError) -> [UInt8] {
     do throws(BackupError) {
-      return try await vault.pack(backup.value, with: secret)
+      return try await administration.pack(backup.value, with: secret)
     } catch {
       throw backupError(error)
     }
@@ -136,10 +138,10 @@ extension Backups {
 
   // MARK: Of both directions
 
-  func ownVault() throws(RPCError) -> any Vault {
+  func ownAdministration() throws(RPCError) -> any StoreAdministration {
     guard !isDraining else { throw shuttingDown() }
-    guard let vault else { throw RPCError(.storeFailure, "this broker keeps its state only in memory") }
-    return vault
+    guard let administration else { throw RPCError(.storeFailure, "this broker keeps its state only in memory") }
+    return administration
   }
 
   static func secret(_ passphrase: SecretText?, _ key: SecretText?) throws(RPCError) -> BackupSecret {
@@ -158,7 +160,7 @@ extension Backups {
   }
 
   func beginTransfer(_ content: Transfers.Content, _ session: any Session) throws(RPCError) -> String {
-    let id = surroundings.token(bytes: 16)
+    let id = system.token(bytes: 16)
     try transfers.begin(id, content, for: session, at: uptime)
     let owner = ObjectIdentifier(session)
     // Held until then, so that no other has its name.
@@ -208,13 +210,13 @@ extension Backups {
 
 // MARK: Methods
 
-extension StoreBackup: Served {
+extension StoreBackup: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.makeBackup(call.params, call.session)
   }
 }
 
-extension StoreBackupPart: Served {
+extension StoreBackupPart: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.upkeep.backups.backupPart(call.params, call.session)
   }

@@ -11,7 +11,7 @@ extension Backups {
   func beginRestore(
     _ params: StoreRestore.Params, _ session: any Session
   ) throws(RPCError) -> StoreRestore.Result {
-    _ = try ownVault()
+    _ = try ownAdministration()
     guard (1...Transfers.bytes).contains(params.size) else {
       throw .invalidParams("params.size: expected 1 to \(Transfers.bytes) bytes")
     }
@@ -39,15 +39,15 @@ extension Backups {
   func lookAtBackup(
     _ params: StoreRestoreLook.Params, _ session: any Session
   ) async throws(RPCError) -> StoreRestoreLook.Result {
-    let vault = try ownVault()
+    let administration = try ownAdministration()
     guard case .incoming(let file, let size) = transfers.content(of: params.restore_id, for: session, at: uptime)
     else { throw Self.unknownTransfer("restore_id") }
     guard file.count == size else { throw .invalidParams("\(size - file.count) bytes of the backup have not come yet") }
     let secret = try Self.secret(params.passphrase, params.key)
     transfers.set(params.restore_id, .busy, at: uptime)
-    let backup: Large<Backup>
+    let backup: DeferredDeallocation<Backup>
     do throws(BackupError) {
-      backup = Large(try await vault.unpack(file, with: secret))
+      backup = DeferredDeallocation(try await administration.unpack(file, with: secret))
     } catch {
       // Another passphrase may be tried.
       transfers.set(params.restore_id, .incoming(file, size: size), at: uptime)
@@ -59,7 +59,7 @@ extension Backups {
     let whole = backup.value
     var known = 0
     var older: [String] = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for grant in whole.state.grants {
       if accounts.contains(grant.account) { known += 1 }
       if older.count < Limit.listedAccounts, let here = accounts.peek(grant.account, .whole)?.saved,
@@ -67,7 +67,7 @@ extension Backups {
       {
         older.append(grant.account.rawValue)
       }
-      await slices.next()
+      await batch.next()
     }
     return .init(
       host: whole.host, made_at: whole.madeAt.seconds, version: whole.version, accounts: whole.state.grants.count,
@@ -78,7 +78,7 @@ extension Backups {
   func applyBackup(
     _ params: StoreRestoreApply.Params, _ session: any Session
   ) async throws(RPCError) -> StoreRestoreApply.Result {
-    _ = try ownVault()
+    _ = try ownAdministration()
     guard params.moved else {
       throw .invalidParams(
         "params.moved: expected true, once no other broker uses these accounts",
@@ -95,7 +95,7 @@ extension Backups {
       backup.free()
       let words = "from a backup of \(host.printable(limit: 128))"
       for (accounts, done) in [(result.restored, "restored"), (result.replaced, "replaced")] {
-        await audit.record(accounts.count, by: Slices.heavy, for: session.principal) {
+        await audit.record(accounts.count, by: Batch.heavy, for: session.principal) {
           restored(accounts[$0], "\(done) \(words)", by: session.principal)
         }
       }
@@ -123,7 +123,7 @@ extension Backups {
   // MARK: Applying
 
   private func apply(
-    _ backup: Large<Backup>, replacing: Bool, older: Bool
+    _ backup: DeferredDeallocation<Backup>, replacing: Bool, older: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
     let state = backup.value.state
     guard !replacing || !journal.isShared else {
@@ -136,7 +136,7 @@ extension Backups {
     defer { for account in accounts { journal.unlock(account) } }
     let present = await present(accounts)
     defer { present.free() }
-    let large = Large(
+    let large = DeferredDeallocation(
       try await Self.plan(
         state, into: present.value, of: self.accounts.count, registrations: registrations.saved,
         configured: registrations.configured, declared: registrations.declared, replacing: replacing,
@@ -144,11 +144,11 @@ extension Backups {
     defer { large.free() }
     let (plan, changes) = (large.value.plan, large.value.changes)
     let revoking = await comingRevocations(state, plan)
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     var obsolete: [PendingRevocation] = []
     for restored in plan.grants where revocations.count > 0 {
       obsolete += revocations.obsolete(for: restored.saved)
-      await slices.next()
+      await batch.next()
     }
     revocations.forget(obsolete)
     do throws(StoreError) {
@@ -163,7 +163,7 @@ extension Backups {
     registrations.restore(plan.registrations)
     for restored in plan.grants {
       takeOver(restored)
-      await slices.next()
+      await batch.next()
     }
     wakeScheduler()
     var result = plan.result
@@ -173,14 +173,14 @@ extension Backups {
   }
 
   /// Those of these accounts that exist.
-  private func present(_ accounts: [AccountName]) async -> Large<[SavedGrant]> {
+  private func present(_ accounts: [AccountName]) async -> DeferredDeallocation<[SavedGrant]> {
     var found: [SavedGrant] = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for account in accounts where self.accounts.contains(account) {
       if let saved = self.accounts[account]?.saved { found.append(saved) }
-      await slices.next()
+      await batch.next()
     }
-    return Large(found)
+    return DeferredDeallocation(found)
   }
 
   @concurrent private nonisolated static func names(in state: StoredState) async -> [AccountName] {
@@ -205,10 +205,10 @@ extension Backups {
   private func takeTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
     func busy() async -> AccountName? {
       guard replacing else { return nil }
-      var slices = Slices(of: Slices.heavy)
+      var batch = Batch(of: Batch.heavy)
       for account in accounts where self.accounts.contains(account) {
         if let grant = self.accounts[account], grant.phase != .idle { return account }
-        await slices.next()
+        await batch.next()
       }
       return nil
     }
@@ -219,10 +219,10 @@ extension Backups {
         guard !isStopped else { throw shuttingDown() }
         await wait(for: .account(account), until: deadline)
       }
-      var slices = Slices(of: Slices.light)
+      var batch = Batch(of: Batch.light)
       for account in accounts {
         await journal.lock(account)
-        await slices.next()
+        await batch.next()
       }
       guard let account = await busy() else { return }
       for account in accounts { journal.unlock(account) }
@@ -241,7 +241,7 @@ extension Backups {
     let saved = restored.saved
     var grant = Grant(
       saved: saved, token: restored.tokens.first { !$0.key.isNarrowed },
-      narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: surroundings.jitter())
+      narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: system.jitter())
     if let rotation = providers[saved.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
     accounts[saved.account] = grant
     journal.isSaved(saved.account)
@@ -262,14 +262,14 @@ extension Backups {
       for person in ["account \(saved.account)"] + (saved.identity.map { ["subject \($0.subject)"] } ?? [])
       where persons.contains(person) { neededPersons.insert(person) }
     }
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for restored in plan.grants {
       note(restored.saved)
-      await slices.next()
+      await batch.next()
     }
     for account in accounts.names {
       if let saved = accounts.peek(account, .whole)?.saved { note(saved) }
-      await slices.next()
+      await batch.next()
     }
     let pending = Set(revocations.all.map(\.id))
     let known = Set(revocations.all.map(\.token))
@@ -287,25 +287,25 @@ extension Backups {
 
 // MARK: Methods
 
-extension StoreRestore: Served {
+extension StoreRestore: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.upkeep.backups.beginRestore(call.params, call.session)
   }
 }
 
-extension StoreRestorePart: Served {
+extension StoreRestorePart: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.upkeep.backups.restorePart(call.params, call.session)
   }
 }
 
-extension StoreRestoreLook: Served {
+extension StoreRestoreLook: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.lookAtBackup(call.params, call.session)
   }
 }
 
-extension StoreRestoreApply: Served {
+extension StoreRestoreApply: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.applyBackup(call.params, call.session)
   }

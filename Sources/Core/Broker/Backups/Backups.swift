@@ -14,7 +14,7 @@ final class Backups: Piece {
   let authorizer: Authorizer
   let audit: AuditLog
   let identity: BrokerIdentity
-  let vault: (any Vault)?
+  let administration: (any StoreAdministration)?
   var transfers = Transfers()
   /// The connections that backups go over. Each is held, so that no other has its name.
   var sessions: [ObjectIdentifier: any Session] = [:]
@@ -22,7 +22,7 @@ final class Backups: Piece {
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, registrations: Registrations,
     journal: Journal, revocations: Revocations, authorizer: Authorizer, audit: AuditLog, identity: BrokerIdentity,
-    vault: (any Vault)?
+    administration: (any StoreAdministration)?
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -33,7 +33,7 @@ final class Backups: Piece {
     self.authorizer = authorizer
     self.audit = audit
     self.identity = identity
-    self.vault = vault
+    self.administration = administration
   }
 
   /// A new policy is active.

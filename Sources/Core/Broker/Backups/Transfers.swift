@@ -16,10 +16,10 @@ struct Transfers {
   enum Content {
     /// The backup is being made or opened.
     case busy
-    case outgoing(Large<[UInt8]>)
+    case outgoing(DeferredDeallocation<[UInt8]>)
     case incoming([UInt8], size: Int)
     /// Opened, and not yet applied.
-    case opened(Large<Backup>)
+    case opened(DeferredDeallocation<Backup>)
 
     func free() {
       switch self {

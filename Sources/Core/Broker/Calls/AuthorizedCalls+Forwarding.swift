@@ -10,8 +10,8 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AuthorizedRequest {
     let account = try accountName(forward.account)
     let deadline = uptime + Timeouts.standard
-    // Without its session: the answer is kept for longer than the request (``ForwardLane``).
-    let question = try question(account, needs: .nothing, for: Asker(permission.principal), until: deadline)
+    // Without its session: the answer is kept for longer than the request (``ConnectionForwardCache``).
+    let question = try question(account, needs: .nothing, for: TokenRequester(permission.principal), until: deadline)
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, params, permission)
     let url = try address(params.url, target.provider)

@@ -12,7 +12,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    var question = try question(account, needs: .nothing, for: Asker(permission.principal), until: deadline)
+    var question = try question(account, needs: .nothing, for: TokenRequester(permission.principal), until: deadline)
     question.isWanted = { session.isReading }
     question.session = session
     // An impossible request needs no approval.
@@ -146,7 +146,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: Asker(permission.principal), until: deadline)
+    let question = try question(account, needs: .metadata, for: TokenRequester(permission.principal), until: deadline)
     try check(question.provider, "keeps no list of sessions")
     let sessions = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
@@ -161,7 +161,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: Asker(permission.principal), until: deadline)
+    let question = try question(account, needs: .metadata, for: TokenRequester(permission.principal), until: deadline)
     try check(question.provider, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
@@ -188,19 +188,19 @@ extension AuthorizedCalls {
 
 // MARK: Methods
 
-extension AccountSessions: Served {
+extension AccountSessions: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.sessions(call.params, call.permission)
   }
 }
 
-extension AccountEndSession: Served {
+extension AccountEndSession: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.endSession(call.params, call.permission)
   }
 }
 
-extension RequestSend: Served {
+extension RequestSend: RPCHandler {
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? {
     var request = await broker.tokens.calls.apiRequest(params.method, params.url, of: params.account)
     if broker.door.authorizer.policy.readsMessages {

@@ -13,7 +13,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // An impossible request needs no approval.
-    let asker = Asker(permission.principal)
+    let asker = TokenRequester(permission.principal)
     var question = try question(account, needs: .endpoint(.token), for: asker, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
     // The time of the approval is not the provider's.
@@ -33,7 +33,7 @@ extension AuthorizedCalls {
       if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
       (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
     } catch {
-      place.giveBack()
+      place.release()
       throw error
     }
     let sentAt = uptime
@@ -117,7 +117,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
-      account, needs: .endpoint(.introspection), for: Asker(permission.principal), until: deadline)
+      account, needs: .endpoint(.introspection), for: TokenRequester(permission.principal), until: deadline)
     let answer = try await ask(question) { token, _, target throws(RPCError) in
       try approvals.checkAgain(TokenIntrospect.self, params, permission)
       return target.provider.introspection(
@@ -132,7 +132,8 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .endpoint(.userinfo), for: Asker(permission.principal), until: deadline)
+    let question = try question(
+      account, needs: .endpoint(.userinfo), for: TokenRequester(permission.principal), until: deadline)
     let info = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
       return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
@@ -173,14 +174,14 @@ extension AuthorizedCalls {
       try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(permission.principal),
+        of: account, SavedToken.Key(), minimumTTL: nil, for: TokenRequester(permission.principal),
         until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }
     do throws(SigningKeyError) {
       let proof = try key.proof(
         method: params.method, url: url, accessToken: token, nonce: params.nonce,
-        identifier: surroundings.token(bytes: 16), at: now)
+        identifier: system.token(bytes: 16), at: now)
       // Exposed because the method returns it: it is valid for one request.
       return .init(proof: proof.exposed, thumbprint: key.thumbprint)
     } catch {
@@ -191,25 +192,25 @@ extension AuthorizedCalls {
 
 // MARK: Methods
 
-extension TokenExchange: Served {
+extension TokenExchange: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.exchange(call.params, call.session, call.permission)
   }
 }
 
-extension TokenIntrospect: Served {
+extension TokenIntrospect: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.introspect(call.params, call.permission)
   }
 }
 
-extension DPoPProof: Served {
+extension DPoPProof: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.proof(call.params, call.permission)
   }
 }
 
-extension AccountUserinfo: Served {
+extension AccountUserinfo: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.userInfo(call.params, call.permission)
   }

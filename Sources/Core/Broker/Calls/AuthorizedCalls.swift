@@ -14,7 +14,7 @@ final class AuthorizedCalls: Piece {
   let authorizer: Authorizer
   let approvals: Approvals
   let audit: AuditLog
-  let places: CallPlaces
+  let places: ProviderCallLimiter
   var stepUp: StepUpPolicy
 
   init(
@@ -31,7 +31,7 @@ final class AuthorizedCalls: Piece {
     self.approvals = approvals
     self.audit = audit
     self.stepUp = stepUp
-    places = CallPlaces(runtime.waiters)
+    places = ProviderCallLimiter(runtime.waiters)
   }
 
   /// A request to an account's provider, with its intended destination.
@@ -40,7 +40,7 @@ final class AuthorizedCalls: Piece {
     let provider: any Provider
     /// The provider metadata that it needs.
     let needs: Needs
-    let asker: Asker
+    let asker: TokenRequester
     /// Whether the caller still waits: nothing is begun for one that has gone.
     var isWanted: @Sendable () -> Bool = { true }
     /// The connection whose end ends the wait for a slot at the provider.
@@ -59,7 +59,7 @@ final class AuthorizedCalls: Piece {
   }
 
   func question(
-    _ account: AccountName, needs: Question.Needs, for asker: Asker, until deadline: Duration
+    _ account: AccountName, needs: Question.Needs, for asker: TokenRequester, until deadline: Duration
   ) throws(RPCError) -> Question {
     Question(account: account, provider: try provider(of: account), needs: needs, asker: asker, deadline: deadline)
   }
@@ -115,11 +115,11 @@ final class AuthorizedCalls: Piece {
   // MARK: Asking
 
   /// Waits until the question's caller may have the provider asked.
-  func place(for question: Question) async throws(RPCError) -> CallPlaces.Place {
+  func place(for question: Question) async throws(RPCError) -> ProviderCallLimiter.Permit {
     let place = try await places.take(
       question.name, for: question.asker.holder, until: question.deadline, session: question.session)
     guard question.isWanted() else {
-      place.giveBack()
+      place.release()
       throw RPCError(.timedOut, "the caller hung up before anything was sent")
     }
     return place
@@ -127,7 +127,7 @@ final class AuthorizedCalls: Piece {
 
   /// A conversation that a caller waits for, no longer than it said.
   func talk<Output: Sendable>(
-    _ step: Step<Output>, _ target: ProviderEndpoints, in place: CallPlaces.Place, until deadline: Duration
+    _ step: Step<Output>, _ target: ProviderEndpoints, in place: ProviderCallLimiter.Permit, until deadline: Duration
   ) async throws(RPCError) -> Output {
     switch try await outcome(step, target, in: place, until: deadline) {
     case .success(let output): return output
@@ -149,7 +149,7 @@ final class AuthorizedCalls: Piece {
       (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
       first = try step(token, saved, target)
     } catch {
-      place.giveBack()
+      place.release()
       throw error
     }
     switch try await outcome(first, target, in: place, until: question.deadline) {

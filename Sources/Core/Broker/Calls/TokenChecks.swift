@@ -108,13 +108,13 @@ extension Piece {
   /// - Parameter place: given back when the conversation is over, which may be long after the caller was answered; nil:
   ///   the broker itself asks.
   func outcome<Output: Sendable>(
-    _ step: Step<Output>, _ target: ProviderEndpoints, in place: CallPlaces.Place?, until deadline: Duration
+    _ step: Step<Output>, _ target: ProviderEndpoints, in place: ProviderCallLimiter.Permit?, until deadline: Duration
   ) async throws(RPCError) -> Result<Output, ProviderFailure> {
     let key = waiters.newWork()
     let box = Answer<Output>()
     Task {
       let result = await target.connection.converse(step, for: .callers)
-      place?.giveBack()
+      place?.release()
       box.result = result
       waiters.wake(key)
     }

@@ -84,7 +84,7 @@ final class CredentialOffers: Piece {
   nonisolated func withheld(_ withheld: CredentialWithheld) {
     // The connecting process: the unit that it names is not verified.
     let caller = withheld.caller.map(Principal.process)
-    let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    let who = caller.map { AuditCaller($0) } ?? .init(uid: nil)
     let account = withheld.id.flatMap { id in offered.withLock { $0.offer(id)?.account.rawValue } }
     var entry = AuditEntry(action: .release, method: Self.credentialMethod, account: account, who: who)
     switch withheld.cause {

@@ -11,12 +11,12 @@ struct Door: Sendable {
   let entrance = Entrance()
 
   /// Runs where its caller runs. The work is one hop to the broker's actor; a refusal takes none.
-  func pass<M: Served, Value: Sendable>(
+  func pass<M: RPCHandler, Value: Sendable>(
     _ use: Use<M, Value>, by session: any Session, isolation: isolated (any Actor)? = #isolation
   ) async -> Result<Value, RPCError> {
     defer { session.decided() }
     var passage = Passage(use)
-    if use.isPaced, let wait = authorizer.rates.take(AuditEntry.Who(session.principal), of: session.principal.holder) {
+    if use.isPaced, let wait = authorizer.rates.take(AuditCaller(session.principal), of: session.principal.holder) {
       let error = audit.tooOften(use.name, session.principal, wait: wait)
       requests.answered(use.name, Result<Value, RPCError>.failure(error))
       return .failure(error)
@@ -37,12 +37,12 @@ struct Door: Sendable {
   }
 
   /// A use that its adapter refused before any decision.
-  func refuse<M: Served, Value: Sendable>(_ use: Use<M, Value>, _ error: RPCError, _ caller: Principal) {
+  func refuse<M: RPCHandler, Value: Sendable>(_ use: Use<M, Value>, _ error: RPCError, _ caller: Principal) {
     end(use, Passage(use), .failure(error), caller)
   }
 
   /// Reads the parameters and decides the caller's rights, once.
-  private func decided<M: Served, Value: Sendable>(
+  private func decided<M: RPCHandler, Value: Sendable>(
     _ use: Use<M, Value>, _ passage: inout Passage<M, Value>, _ session: any Session,
     isolation: isolated (any Actor)? = #isolation
   ) async throws(RPCError) -> Call<M> {
@@ -71,7 +71,7 @@ struct Door: Sendable {
     return Call(params: params, session: session, permission: permission)
   }
 
-  private func checkAny<M: Served>(_ method: M.Type, _ principal: Principal) throws(RPCError) {
+  private func checkAny<M: RPCHandler>(_ method: M.Type, _ principal: Principal) throws(RPCError) {
     switch M.subject {
     case .broker: _ = try authorizer.authorize(principal, M.access, M.name, account: nil)
     case .account, .someAccount:
@@ -81,11 +81,11 @@ struct Door: Sendable {
   }
 
   /// Records and counts, and charges a refusal to its caller.
-  private func end<M: Served, Value: Sendable>(
+  private func end<M: RPCHandler, Value: Sendable>(
     _ use: Use<M, Value>, _ passage: Passage<M, Value>, _ result: Result<Value, RPCError>, _ caller: Principal
   ) {
     if use.isPaced, case .failure(let error) = result, error.reason == .notPermitted {
-      authorizer.rates.refused(AuditEntry.Who(caller))
+      authorizer.rates.refused(AuditCaller(caller))
     }
     audit.ended(
       M.self, as: use.name, account: passage.account, caller, passage.access, rule: passage.rule,
@@ -95,7 +95,7 @@ struct Door: Sendable {
 }
 
 /// One use of a method: what its adapter adds to the method's own steps.
-struct Use<M: Served, Value: Sendable>: Sendable {
+struct Use<M: RPCHandler, Value: Sendable>: Sendable {
   /// In records and counts.
   var name = M.name
   /// False: another limit holds for its callers.
@@ -131,7 +131,7 @@ extension Use where Value == M.Result {
 }
 
 /// The parts of a use that are decided so far.
-private struct Passage<M: Served, Value: Sendable> {
+private struct Passage<M: RPCHandler, Value: Sendable> {
   var account: String?
   var access = M.access
   var rule: String?

@@ -15,18 +15,18 @@ public struct Router: Dispatcher {
     broker.door.authorizer.policy.callerClass(of: principal)
   }
 
-  public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
+  public func cachedTokens(for principal: Principal) -> any CachedTokens { ConnectionTokenCache(cache, principal) }
 
   public func settle() async { await broker.haveTurn() }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
-    guard let method = Methods.named(request.method) as? any Served.Type else {
+    guard let method = Methods.named(request.method) as? any RPCHandler.Type else {
       return unknown(request.method, session)
     }
     return await respond(method, request.params, session)
   }
 
-  private func respond<M: Served>(
+  private func respond<M: RPCHandler>(
     _ method: M.Type, _ params: JSON?, _ session: any Session
   ) async -> Result<JSON, RPCError> {
     await broker.door.pass(
@@ -38,13 +38,13 @@ public struct Router: Dispatcher {
     _ method: M.Type, _ params: M.Params, by session: any Session
   ) async -> Result<M.Result, RPCError> {
     /// `S` is `M`: the compiler only knows that the broker implements it.
-    func pass<S: Served>(_ served: S.Type) async -> Result<M.Result, RPCError> {
+    func pass<S: RPCHandler>(_ served: S.Type) async -> Result<M.Result, RPCError> {
       guard let params = params as? S.Params else { return unknown(M.name, session) }
       return await broker.door.pass(Use<S, S.Result>(broker) { params }, by: session).flatMap { result in
         (result as? M.Result).map { .success($0) } ?? .failure(Methods.notFound(M.name))
       }
     }
-    guard let served = method as? any Served.Type else { return unknown(M.name, session) }
+    guard let served = method as? any RPCHandler.Type else { return unknown(M.name, session) }
     return await pass(served)
   }
 

@@ -12,13 +12,13 @@ private struct Subscription {
 @BrokerActor
 final class Events {
   private let authorizer: Authorizer
-  private let measures: Measures
+  private let measures: Metrics
   /// One of a connection.
   private var subscriptions: [ObjectIdentifier: Subscription] = [:]
   private var shares = Shares(all: Limit.subscriptions, perHolder: Limit.subscriptionsPerHolder)
   private var actions: [@Sendable (Event) -> Void] = []
 
-  init(_ authorizer: Authorizer, _ measures: Measures) {
+  init(_ authorizer: Authorizer, _ measures: Metrics) {
     self.authorizer = authorizer
     self.measures = measures
   }
@@ -111,7 +111,7 @@ final class Events {
 
 // MARK: Methods
 
-extension EventsSubscribe: Served {
+extension EventsSubscribe: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.runtime.events.subscribe(call.params, session: call.session)
   }

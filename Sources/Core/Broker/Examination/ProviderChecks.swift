@@ -88,7 +88,7 @@ extension ProviderExaminer {
 
 // MARK: Methods
 
-extension ProviderCheck: Served {
+extension ProviderCheck: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.checks.check(call.params, caller: call.caller)
   }

@@ -6,12 +6,12 @@ extension ProviderExaminer {
   /// The accounts of the provider, sorted by name.
   func accountChecks(_ provider: any Provider) async -> [ProviderCheck.Check] {
     var checks: [ProviderCheck.Check] = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for account in accounts.names(at: provider.name).after(nil, most: Limit.checkedAccounts) {
       if let grant = accounts.peek(account) {
         checks += [scopes(of: grant, provider), refreshToken(of: grant, provider)]
       }
-      await slices.next()
+      await batch.next()
     }
     return checks
   }

@@ -69,8 +69,8 @@ extension ProviderExaminer {
   }
 
   private func probe(_ request: HTTPRequest, _ connection: ProviderConnection) async -> ProviderProbe {
-    let (started, pool) = (surroundings.uptime(), connection.pool(.logins))
-    let result = await withTaskGroup(of: Result<HTTPResponse, TransportError>.self) { [transport, surroundings] group in
+    let (started, pool) = (system.uptime(), connection.pool(.logins))
+    let result = await withTaskGroup(of: Result<HTTPResponse, TransportError>.self) { [transport, system] group in
       group.addTask {
         do throws(TransportError) {
           var request = request
@@ -86,7 +86,7 @@ extension ProviderExaminer {
         }
       }
       group.addTask {
-        await surroundings.sleep(Self.probeDeadline)
+        await system.sleep(Self.probeDeadline)
         let host = request.url.host ?? "the provider"
         let seconds = Self.probeDeadline.wholeSeconds
         return .failure(TransportError(.timedOut, "\(host) did not answer within \(seconds) s", cause: .silence))
@@ -94,7 +94,7 @@ extension ProviderExaminer {
       defer { group.cancelAll() }
       return await group.next() ?? .failure(TransportError(.notSent, "not asked"))
     }
-    return ProviderProbe(request: request, result: result, took: surroundings.uptime() - started, endedAt: now)
+    return ProviderProbe(request: request, result: result, took: system.uptime() - started, endedAt: now)
   }
 
   // MARK: Each check
@@ -139,7 +139,7 @@ extension ProviderExaminer {
 
   private func conditionCheck(_ connection: ProviderConnection) -> ProviderCheck.Check {
     switch connection.condition {
-    case .ok where connection.remarks.oddities.contains(TokenResponse.unknownLifetime):
+    case .ok where connection.diagnostics.oddities.contains(TokenResponse.unknownLifetime):
       return .init(
         name: .condition, result: .warning, message: "its token responses do not state how long access tokens live",
         hint:

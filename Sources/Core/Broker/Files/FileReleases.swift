@@ -123,7 +123,7 @@ final class FileReleases: Piece {
         self.kept[place] = nil
         return await record(place, isThere: false)
       } else {
-        await surroundings.sleep(Self.shortestPause)
+        await system.sleep(Self.shortestPause)
       }
     }
   }

@@ -112,20 +112,20 @@ final class Hold: Piece {
     approvals.policyChanged()
     waiters.wakeAccounts()
     let end = uptime + Self.removal
-    while !files.present.isEmpty, uptime < end { await surroundings.sleep(Self.step) }
+    while !files.present.isEmpty, uptime < end { await system.sleep(Self.step) }
     return files.present.map { "token file \($0) could not be removed" }
   }
 }
 
 // MARK: Methods
 
-extension BrokerLock: Served {
+extension BrokerLock: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.hold.begin(call.params.passphrase, by: call.caller)
   }
 }
 
-extension BrokerUnlock: Served {
+extension BrokerUnlock: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     await broker.tokens.hold.end(by: call.caller)
   }

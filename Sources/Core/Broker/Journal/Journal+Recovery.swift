@@ -166,14 +166,14 @@ extension Journal {
   }
 
   /// Before the end: a missing or damaged database is rebuilt while memory still has the data.
-  func mend() async {
-    for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
+  func repair() async {
+    for _ in 0..<Limit.rounds where examination.isUnderWay { await system.sleep(.milliseconds(100)) }
     // Until they have ended, their writes cannot be told from another program's.
     await awaitCommits()
     // Even with a known full disk: damage may have occurred since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     // It ends, and the stop waits no longer than it may.
-    while mending.recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
+    while mending.recovery == .rebuilding { await system.sleep(.milliseconds(100)) }
     if failure?.isLoss == true, mending.recovery != .rebuilding { await rebuild() }
   }
 

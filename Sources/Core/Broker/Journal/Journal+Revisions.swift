@@ -127,7 +127,7 @@ extension Journal {
       } catch {
         guard rounds < Limit.settlings, !isStopped else { throw error }
         rounds += 1
-        await surroundings.sleep(Limit.settlingPause)
+        await system.sleep(Limit.settlingPause)
       }
     }
   }

@@ -11,7 +11,7 @@ struct LoginTable {
   private var byLink: [String: LoginID] = [:]
   private let key: Secret
   /// At providers where one login waits at a time.
-  var turns = LoginTurns()
+  var turns = LoginQueue()
   /// Logins that are about to start, and that others join.
   var starting: [LoginStarting.Key: LoginStarting.Work] = [:]
 

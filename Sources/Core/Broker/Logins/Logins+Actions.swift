@@ -139,7 +139,7 @@ extension SessionView {
 
 // MARK: Methods
 
-extension LoginContinue: Served {
+extension LoginContinue: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.continueLogin(call.params, caller: call.caller)
   }

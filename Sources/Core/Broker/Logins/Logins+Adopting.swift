@@ -81,7 +81,7 @@ extension Logins {
       !replaced.contains { $0.token == late.token }
     }
     revocations.takeOver(late)
-    let jitter = surroundings.jitter()
+    let jitter = system.jitter()
     if accounts[login.account] != nil {
       accounts[login.account]?.replaced(by: saved, token: token, jitter: jitter)
     } else {
@@ -94,7 +94,7 @@ extension Logins {
     if token.expiresAt == nil, saved.refreshToken != nil {
       providers[login.provider]?.passedOver([TokenResponse.unknownLifetime])
     }
-    providers[login.provider]?.remarks.omitsScope = issued.tokens.scope == nil
+    providers[login.provider]?.diagnostics.omitsScope = issued.tokens.scope == nil
     // It answered: whatever waits for it need not wait.
     providers[login.provider]?.gate.recheck(at: uptime)
     accounts.changed(login.account)
@@ -158,7 +158,7 @@ extension Logins {
           throw error
         }
         attempt += 1
-        await surroundings.sleep(.seconds(1))
+        await system.sleep(.seconds(1))
       }
     }
   }

@@ -15,7 +15,7 @@ extension Logins {
     var wait = table[id]?.saved.device?.interval ?? .zero
     while let end = table[id]?.saved.expiresAt {
       // Regardless of the provider's interval, no login waits beyond its own end.
-      await surroundings.sleep(min(wait, max(end - now, .zero)))
+      await system.sleep(min(wait, max(end - now, .zero)))
       guard let login = table[id], login.endedAt == nil, let device = login.saved.device, !isDraining else { return }
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }

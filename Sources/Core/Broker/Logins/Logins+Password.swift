@@ -27,10 +27,10 @@ extension Logins {
     let target = try await providers.endpoints(of: name, with: .token)
     // The person typed the password for the server of before, where settings of before allowed it.
     guard target.connection === connection, target.settings == settings else { throw providerChanged(name) }
-    guard !isDraining, let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw shuttingDown() }
+    guard !isDraining, let id = LoginID(rawValue: system.token(bytes: 16)) else { throw shuttingDown() }
     let tokens = provider.tokenTraits
     let login = SavedLogin(
-      id: id, provider: name, account: account, state: Secret(surroundings.token(bytes: 32)), nonce: nil,
+      id: id, provider: name, account: account, state: Secret(system.token(bytes: 32)), nonce: nil,
       verifier: nil, redirectURI: "", scopes: params.scopes ?? tokens.scopes, resource: nil, maxAge: nil,
       uid: try caller.owner(), startedAt: now, expiresAt: now + provider.authorizationTraits.lifetime,
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account).raw : nil)
@@ -62,7 +62,7 @@ extension Logins {
 
 // MARK: Methods
 
-extension LoginPassword: Served {
+extension LoginPassword: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.signIn(call.params, caller: call.caller)

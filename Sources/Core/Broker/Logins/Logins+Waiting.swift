@@ -195,19 +195,19 @@ extension Logins {
 
 // MARK: Methods
 
-extension LoginWait: Served {
+extension LoginWait: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.waitForLogin(call.params, caller: call.caller, session: call.session)
   }
 }
 
-extension LoginCancel: Served {
+extension LoginCancel: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.cancelLogin(call.params, caller: call.caller)
   }
 }
 
-extension LoginList: Served {
+extension LoginList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     broker.logins.loginList(caller: call.caller)
   }

@@ -35,7 +35,7 @@ final class Logins: Piece {
     self.endings = endings
     self.registrations = registrations
     browserRefusals = LimitedLog(runtime, of: "browsers at logins of other users")
-    table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
+    table = LoginTable(key: Secret(runtime.clock.system.token(bytes: 32)))
   }
 
   /// Exchanges whose answer may hold tokens: a stop waits for them.

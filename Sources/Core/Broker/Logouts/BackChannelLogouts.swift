@@ -77,10 +77,10 @@ final class BackChannelLogouts: Piece {
   private func signedOut(_ token: LogoutToken, at name: ProviderName) async -> [AccountName] {
     if let subject = token.subject { return accounts.accounts(of: subject, at: name) }
     var found: [AccountName] = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for account in accounts.names(at: name) {
       if let grant = accounts.peek(account, .whole), Self.concerns(token, grant.saved) { found.append(account) }
-      await slices.next()
+      await batch.next()
     }
     return found
   }

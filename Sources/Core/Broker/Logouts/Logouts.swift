@@ -110,21 +110,21 @@ final class Logouts: Piece {
   private func revoke(_ pending: [PendingRevocation], of name: ProviderName) async -> [AccountLogout.Step] {
     let endsAll = providers[name]?.provider.revocationTraits.scope == .client
     let key = waiters.newWork()
-    let told = Told()
+    let results = RevocationResults()
     Task {
       for revocation in pending {
-        if endsAll, told.steps.last?.result == "done" {
+        if endsAll, results.steps.last?.result == "done" {
           await revocations.drop(revocation)
-          told.steps.append(.init(step: "revoke_\(revocation.hint)", result: "done"))
+          results.steps.append(.init(step: "revoke_\(revocation.hint)", result: "done"))
         } else {
-          told.steps.append(await revocations.revoke(revocation))
+          results.steps.append(await revocations.revoke(revocation))
         }
       }
       waiters.wake(key)
     }
     if !pending.isEmpty { await wait(for: key, until: uptime + Limit.logoutWait) }
-    return told.steps
-      + pending.dropFirst(told.steps.count).map {
+    return results.steps
+      + pending.dropFirst(results.steps.count).map {
         .init(step: "revoke_\($0.hint)", result: "queued", message: "the provider has not answered yet")
       }
   }
@@ -132,13 +132,13 @@ final class Logouts: Piece {
 
 /// The results of the revocations so far.
 @BrokerActor
-private final class Told {
+private final class RevocationResults {
   var steps: [AccountLogout.Step] = []
 }
 
 // MARK: Methods
 
-extension AccountLogout: Served {
+extension AccountLogout: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logout.accounts.logout(call.params)

@@ -64,7 +64,7 @@ final class Revocations: Piece {
     var context = context
     context[Self.issuerKey] = (issuer ?? providers.issuer(of: provider))?.text
     return PendingRevocation(
-      id: surroundings.token(bytes: 12), provider: provider, token: token, hint: hint, context: context, attempts: 0,
+      id: system.token(bytes: 12), provider: provider, token: token, hint: hint, context: context, attempts: 0,
       retryAt: now + .seconds(60), expiresAt: now + Limit.revocationLife)
   }
 
@@ -275,9 +275,9 @@ final class Revocations: Piece {
     let lacked = pending.values.filter { !ids.contains($0.id) && !copy.removedRevocations.contains($0.id) }
     guard !returned.isEmpty || !lacked.isEmpty else { return }
     var obsolete: Set<String> = []
-    var slices = Slices(of: Slices.heavy)
+    var batch = Batch(of: Batch.heavy)
     for name in accounts.names {
-      await slices.next()
+      await batch.next()
       guard let saved = accounts[name]?.saved, let traits = providers[saved.provider]?.provider.revocationTraits
       else { continue }
       for revocation in returned + lacked

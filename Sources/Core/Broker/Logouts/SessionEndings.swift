@@ -40,7 +40,7 @@ final class SessionEndings: Piece {
       throw Objection("the provider is configured at another server, or for another client, since the login")
     }
     let provider = target.provider
-    let state = Secret(surroundings.token(bytes: 16))
+    let state = Secret(system.token(bytes: 16))
     let address = provider.logoutTraits.returnAddress(port: addresses.port)
     guard let url = provider.endSession(of: saved, returnTo: address, state: state, metadata: target.metadata) else {
       throw lack

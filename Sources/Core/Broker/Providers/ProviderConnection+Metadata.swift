@@ -70,7 +70,7 @@ extension ProviderConnection {
       if metadata.known == nil, case .requestRefused = failure {
         metadata.absentSince = metadata.absentSince ?? uptime
       }
-      remarks.lastError = failure.message
+      diagnostics.lastError = failure.message
       logger.warning(
         "no metadata of provider \(provider.name): \(failure.message)", metadata: ["provider": "\(provider.name)"])
     }
@@ -151,7 +151,7 @@ extension ProviderConnection {
       keys.failedAt = nil
     case .failure(let failure):
       keys.failedAt = now
-      remarks.lastError = failure.message
+      diagnostics.lastError = failure.message
     }
   }
 

@@ -15,7 +15,7 @@ final class ProviderConnection: Piece {
   var metadata = Metadata()
   var keys = Keys()
   var history = RefreshHistory()
-  var remarks = Remarks()
+  var diagnostics = ProviderDiagnostics()
   /// Which refreshes it gets, and how fast.
   var gate = ProviderGate()
   /// How many refreshes may be in flight.
@@ -32,7 +32,7 @@ final class ProviderConnection: Piece {
   }
 
   /// Observations for users.
-  struct Remarks {
+  struct ProviderDiagnostics {
     var lastError: String?
     /// The latest request, if no connection for it was made.
     fileprivate var unreachable: (error: TransportError, url: URL)?
@@ -118,7 +118,7 @@ final class ProviderConnection: Piece {
     history = RefreshHistory()
     // A narrowed refresh that harmed a grant at this server would do so again.
     if isSameServer { history.narrowingResult = narrowingResult } else { gate.limit = RateLimit() }
-    remarks = Remarks()
+    diagnostics = ProviderDiagnostics()
     gate.limit.release(at: uptime)
     gate.recheck(at: uptime)
   }
@@ -133,13 +133,13 @@ final class ProviderConnection: Piece {
       history.lastSuccess = now
       gate.isCautious = false
     }
-    remarks.lastError = nil
+    diagnostics.lastError = nil
   }
 
   /// Something in a token answer was outside the specification, and did no harm.
   func passedOver(_ odd: [String]) {
-    for text in odd where !remarks.oddities.contains(text) && remarks.oddities.count < Limit.oddities {
-      remarks.oddities.append(text)
+    for text in odd where !diagnostics.oddities.contains(text) && diagnostics.oddities.count < Limit.oddities {
+      diagnostics.oddities.append(text)
       let name = provider.name
       let hint =
         text == TokenResponse.unknownLifetime
@@ -241,7 +241,7 @@ final class ProviderConnection: Piece {
     for isLast in [false, true] {
       let signed: HTTPRequest
       do throws(SigningKeyError) {
-        signed = try request.signed(at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonce)
+        signed = try request.signed(at: now, identifier: { system.token(bytes: 16) }, nonce: nonce)
       } catch {
         return .failure(.misconfigured(message: error.description, nil))
       }
@@ -259,7 +259,7 @@ final class ProviderConnection: Piece {
   func signed(_ request: HTTPRequest) throws(SigningKeyError) -> HTTPRequest {
     guard !request.signatures.isEmpty else { return request }
     return try request.signed(
-      at: now, identifier: { surroundings.token(bytes: 16) }, nonce: observed.nonces[request.origin])
+      at: now, identifier: { system.token(bytes: 16) }, nonce: observed.nonces[request.origin])
   }
 
   /// Its result.
@@ -290,10 +290,10 @@ final class ProviderConnection: Piece {
     do throws(TransportError) {
       let response = try await transport.send(request, over: pool(use), late: late)
       measureSkew(response, sent: sent)
-      remarks.unreachable = nil
+      diagnostics.unreachable = nil
       return .success(response.withoutEchoes(of: request))
     } catch {
-      remarks.unreachable = error.kind == .notSent || error.kind == .timedOut ? (error, request.url) : nil
+      diagnostics.unreachable = error.kind == .notSent || error.kind == .timedOut ? (error, request.url) : nil
       switch error.kind {
       case .notSent where error.cause == .certificate:
         return .failure(.notSent(message: "\(error.message) (tls_ca_file adds a private authority)"))
@@ -308,7 +308,7 @@ final class ProviderConnection: Piece {
   ///
   /// - Parameter setting: the place of the server's URL, as in "correct the URL in SETTING".
   func transportHint(for failure: ProviderFailure, setting: String) -> String? {
-    guard let (error, url) = remarks.unreachable else { return nil }
+    guard let (error, url) = diagnostics.unreachable else { return nil }
     switch failure {
     case .notSent(let message), .lost(let message):
       return message.hasPrefix(error.message) ? error.hint(for: url, section: setting) : nil

@@ -133,7 +133,7 @@ final class Registrations: Piece {
     // Servers that compare the port know this one: it is kept when the broker's own port changes.
     if !new.isByHand, new.redirectURI == nil { new.redirectURI = ownRedirectURI }
     // The provider of the same name is there afterwards, and its caller can use it.
-    for _ in 0..<100 where pending.contains(name) { await surroundings.sleep(.milliseconds(100)) }
+    for _ in 0..<100 where pending.contains(name) { await system.sleep(.milliseconds(100)) }
     guard registrar.provider(new) != nil, providers[name] == nil, pending.insert(name).inserted else {
       await remove(new, over: candidate)
       throw taken(name)
@@ -350,13 +350,13 @@ final class Registrations: Piece {
 
 // MARK: Methods
 
-extension ProviderRegister: Served {
+extension ProviderRegister: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.clients.registrations.register(call.params)
   }
 }
 
-extension ProviderUnregister: Served {
+extension ProviderUnregister: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.clients.registrations.unregister(call.params)
   }

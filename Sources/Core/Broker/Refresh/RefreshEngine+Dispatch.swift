@@ -92,7 +92,7 @@ extension RefreshEngine {
         isWanted: candidate.isWanted, isUrgent: candidate.isUrgent, accounts: accounts.count(at: name), at: uptime,
         policy: accounts.refreshPolicy)
       {
-      case .go(let ticket): begin(candidate.account, Asked(connection, trade), ticket)
+      case .go(let ticket): begin(candidate.account, RefreshRequestContext(connection, trade), ticket)
       case .full: return nil
       case .later(let moment): return wall(moment)
       }
@@ -172,7 +172,7 @@ extension RefreshEngine {
     FailureRecord(message: "provider \(name) limits the rate of requests (HTTP 429)", at: now)
   }
 
-  private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
+  private func begin(_ account: AccountName, _ asked: RefreshRequestContext, _ ticket: ProviderGate.Ticket) {
     queues[asked.provider.name]?.unwant(account)
     trades.fetched[account] = nil
     let narrowing = accounts[account].map { asked.connection.narrowing(of: $0.saved) } ?? .unavailable
@@ -202,7 +202,7 @@ extension RefreshEngine {
   ///   - result: nil: it was not sent.
   func recordOutcome(
     _ account: AccountName, _ ticket: ProviderGate.Ticket?, _ result: Result<RefreshAnswer, ProviderFailure>?,
-    _ asked: Asked
+    _ asked: RefreshRequestContext
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
     switch result?.flatMap(\.issued) {
@@ -222,7 +222,7 @@ extension RefreshEngine {
       let told = FailureRecord(message: failure.message, oauth: failure.oauth, at: now)
       let turn = connection.gate.failed(
         ticket, told, retryAfter: failure.retryAfter, at: uptime, policy: accounts.refreshPolicy,
-        jitter: surroundings.jitter())
+        jitter: system.jitter())
       // One that went and came back has another connection.
       guard providers[name] === connection else { return }
       if turn == .unreachable { unreachable(name, told) }
@@ -240,9 +240,9 @@ extension RefreshEngine {
     let text = "provider \(name) limits the rate of requests, so fewer are sent: \(message)"
     let rate = "\(((limit.rate ?? 0) * 100).rounded() / 100) per second"
     logger.log(
-      level: connection.remarks.isLimited ? .info : .notice, "\(text)",
+      level: connection.diagnostics.isLimited ? .info : .notice, "\(text)",
       metadata: ["provider": "\(name)", "rate": "\(rate)"])
-    connection.remarks.isLimited = true
+    connection.diagnostics.isLimited = true
     Task { await providers.saveLimit(of: name) }
   }
 

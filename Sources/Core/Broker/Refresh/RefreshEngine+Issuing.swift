@@ -6,7 +6,7 @@ import OAuth
 extension RefreshEngine {
   /// The request of a refresh without a refresh token; a failure if it cannot be made now.
   func issue(
-    _ grant: SavedGrant, _ key: SavedToken.Key, _ asked: Asked, _ metadata: ServerMetadata
+    _ grant: SavedGrant, _ key: SavedToken.Key, _ asked: RefreshRequestContext, _ metadata: ServerMetadata
   ) -> Result<Step<Issued>, ProviderFailure> {
     guard let source = accounts.sources[grant.account] else {
       return .failure(.misconfigured(message: "account \(grant.account) is not in the configuration", nil))
@@ -20,7 +20,7 @@ extension RefreshEngine {
 
   /// Trades the account's own access token for a narrowed one (RFC 8693 §2.1).
   func exchange(
-    _ grant: Grant, _ key: SavedToken.Key, _ asked: Asked, _ metadata: ServerMetadata
+    _ grant: Grant, _ key: SavedToken.Key, _ asked: RefreshRequestContext, _ metadata: ServerMetadata
   ) async -> Result<RefreshAnswer, ProviderFailure> {
     guard ProviderConnection.supportsExchange(metadata) else {
       return .failure(.misconfigured(message: asked.connection.narrowingObstacle, nil))
@@ -123,7 +123,7 @@ extension RefreshEngine {
     guard let connection = accounts[account].flatMap({ providers[$0.saved.provider] }),
       case .begun(let attempt, _) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else { return }
-    let asked = Asked(connection, Trade())
+    let asked = RefreshRequestContext(connection, Trade())
     measures.refreshEnded(asked.provider.name, await refreshFailed(account, attempt, failure, asked), took: .zero)
   }
 }

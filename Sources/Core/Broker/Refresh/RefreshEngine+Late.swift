@@ -8,7 +8,7 @@ import OAuth
 extension RefreshEngine {
   /// How the answer is read after its time; nil: not at all, since the refresh can be asked for again.
   func lateAnswer(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket
+    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: RefreshRequestContext, _ ticket: ProviderGate.Ticket
   ) -> LateAnswer? {
     switch asked.provider.refreshTraits.rotation {
     case .none: return nil
@@ -23,14 +23,14 @@ extension RefreshEngine {
 
   /// No answer in time: callers are informed, and the slot is free.
   private func isOverdue(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket,
+    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: RefreshRequestContext, _ ticket: ProviderGate.Ticket,
     _ error: TransportError
   ) async {
     let told = FailureRecord(message: error.message, at: now)
     // The answer may have been quicker than this.
     guard let saved = accounts[account]?.overdue(attempt, told, policy: accounts.refreshPolicy) else { return }
     let (name, failure) = (asked.provider.name, ProviderFailure.lost(message: error.message))
-    asked.connection.remarks.lastError = error.message
+    asked.connection.diagnostics.lastError = error.message
     // Those beyond the bound keep their places, so that no more requests are sent than can be read.
     if leases.late.values.count(where: { $0 === asked.connection }) < Limit.lateAnswers {
       leases.late[key(account, attempt)] = asked.connection

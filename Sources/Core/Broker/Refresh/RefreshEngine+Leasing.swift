@@ -70,7 +70,7 @@ extension RefreshEngine {
     Task {
       var next = asked + Limit.lease / 4
       while true {
-        await surroundings.sleep(next - uptime)
+        await system.sleep(next - uptime)
         guard leases.held[key]?.lease == lease else { return }
         let asked = uptime
         do throws(StoreError) {

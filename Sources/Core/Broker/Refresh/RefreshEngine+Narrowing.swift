@@ -6,7 +6,9 @@ import OAuth
 // The first narrowed refresh at a provider without rotation: whether it left the account unchanged.
 extension RefreshEngine {
   /// Judges the answer, and asks the provider about the account's own token if the answer does not tell.
-  func judgeNarrowing(_ account: AccountName, _ attempt: Grant.Attempt, _ tokens: TokenResponse, _ asked: Asked) async {
+  func judgeNarrowing(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ tokens: TokenResponse, _ asked: RefreshRequestContext
+  ) async {
     let traits = asked.provider.refreshTraits
     guard attempt.key.isNarrowed, !attempt.isExchange, asked.connection.history.narrowingResult == .unknown,
       traits.narrowing == .cautious, let grant = accounts[account], !grant.saved.kind.isUnattended

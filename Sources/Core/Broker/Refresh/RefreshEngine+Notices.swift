@@ -8,10 +8,10 @@ import OAuth
 extension RefreshEngine {
   /// The granted scopes, if the account's token has lost some of them and the provider was not found to refuse the question;
   /// nil: the refresh names no scopes.
-  func scopesToAskFor(_ grant: Grant, _ attempt: Grant.Attempt, _ asked: Asked) -> [String]? {
+  func scopesToAskFor(_ grant: Grant, _ attempt: Grant.Attempt, _ asked: RefreshRequestContext) -> [String]? {
     let account = grant.saved.account
     guard !attempt.key.isNarrowed, !accounts.lostScopes(of: grant).isEmpty,
-      !asked.connection.remarks.refusedScopes.contains(account)
+      !asked.connection.diagnostics.refusedScopes.contains(account)
     else { return nil }
     return grant.saved.grantedScopes
   }
@@ -21,8 +21,8 @@ extension RefreshEngine {
     _ result: Result<RefreshAnswer, ProviderFailure>, _ account: AccountName, _ connection: ProviderConnection
   ) -> Bool {
     guard case .failure(.misconfigured(_, let oauth?)) = result, oauth.code == .invalidScope else { return false }
-    if connection.remarks.refusedScopes.count >= Limit.reportedLosses { connection.remarks.refusedScopes = [] }
-    connection.remarks.refusedScopes.insert(account)
+    if connection.diagnostics.refusedScopes.count >= Limit.reportedLosses { connection.diagnostics.refusedScopes = [] }
+    connection.diagnostics.refusedScopes.insert(account)
     return true
   }
 
@@ -30,7 +30,7 @@ extension RefreshEngine {
   /// refresh names them.
   func withoutRefusedScopes(_ grant: Grant, _ connection: ProviderConnection) -> SavedGrant {
     var saved = grant.saved
-    guard connection.remarks.refusedScopes.contains(saved.account) else { return saved }
+    guard connection.diagnostics.refusedScopes.contains(saved.account) else { return saved }
     let lost = accounts.lostScopes(of: grant)
     saved.grantedScopes.removeAll { lost.contains($0) }
     return saved
@@ -40,13 +40,13 @@ extension RefreshEngine {
   func reportLostScopes(_ account: AccountName) {
     guard let grant = accounts[account], let connection = providers[grant.saved.provider] else { return }
     let lost = accounts.lostScopes(of: grant)
-    guard lost != (connection.remarks.lostScopes[account] ?? []) else { return }
+    guard lost != (connection.diagnostics.lostScopes[account] ?? []) else { return }
     guard !lost.isEmpty else {
-      connection.remarks.lostScopes[account] = nil
+      connection.diagnostics.lostScopes[account] = nil
       return
     }
-    if connection.remarks.lostScopes.count >= Limit.reportedLosses { connection.remarks.lostScopes = [:] }
-    connection.remarks.lostScopes[account] = lost
+    if connection.diagnostics.lostScopes.count >= Limit.reportedLosses { connection.diagnostics.lostScopes = [:] }
+    connection.diagnostics.lostScopes[account] = lost
     let (name, list) = (grant.saved.provider, lost.joined(separator: " ").printable(limit: 512))
     let message = "the token of account \(account) has lost the scopes \(list) at a refresh"
     let hint =

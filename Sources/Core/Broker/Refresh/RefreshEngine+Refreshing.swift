@@ -7,7 +7,7 @@ import OAuth
 extension RefreshEngine {
   /// The destination of a request, its settings, and the exchanged tokens.
   @BrokerActor
-  struct Asked: Sendable {
+  struct RefreshRequestContext: Sendable {
     let connection: ProviderConnection
     let provider: any Provider
     let settings: UInt64
@@ -22,12 +22,12 @@ extension RefreshEngine {
   }
 
   /// Whether the provider still has the settings that something was asked for under.
-  func isCurrent(_ asked: Asked) -> Bool {
+  func isCurrent(_ asked: RefreshRequestContext) -> Bool {
     providers.isCurrent(asked.connection, asked.settings)
   }
 
   func refresh(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: Asked,
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: RefreshRequestContext,
     _ ticket: ProviderGate.Ticket
   ) async {
     let begun = uptime
@@ -72,7 +72,7 @@ extension RefreshEngine {
 
   /// Nil: it was not sent, by our own choice.
   private func ask(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: Asked,
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: RefreshRequestContext,
     _ ticket: ProviderGate.Ticket
   ) async -> (Grant.Attempt, Result<RefreshAnswer, ProviderFailure>?) {
     let (connection, provider) = (asked.connection, asked.provider)
@@ -138,7 +138,8 @@ extension RefreshEngine {
 
   /// - Parameter before: the grant that was refreshed; nil: it was gone before anything was sent.
   private func renew(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked, _ before: SavedGrant?
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: RefreshRequestContext,
+    _ before: SavedGrant?
   ) async -> RefreshOutcome {
     let provider = asked.provider
     let traits = provider.refreshTraits
@@ -163,7 +164,7 @@ extension RefreshEngine {
     asked.connection.passedOver(issued.tokens.oddities)
     if !attempt.key.isNarrowed {
       if renewal.token?.expiresAt == nil { asked.connection.passedOver([TokenResponse.unknownLifetime]) }
-      asked.connection.remarks.omitsScope = issued.tokens.scope == nil
+      asked.connection.diagnostics.omitsScope = issued.tokens.scope == nil
       reportLostScopes(account)
     }
     emit(
@@ -177,7 +178,8 @@ extension RefreshEngine {
 
   /// The answer cannot be used, but its new refresh token is on disk before the failure is judged.
   private func keep(
-    _ new: RotatedToken, of account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked,
+    _ new: RotatedToken, of account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure,
+    _ asked: RefreshRequestContext,
     _ before: SavedGrant?
   ) async -> RefreshOutcome {
     let traits = asked.provider.refreshTraits
@@ -254,7 +256,7 @@ extension RefreshEngine {
       }
       journal.keep(account)
     }
-    guard accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return .unwanted }
+    guard accounts[account]?.committed(attempt, jitter: system.jitter()) == true else { return .unwanted }
     // Its callers wait for nothing else.
     accounts.changed(account)
     budgets.replacements.replaced(account, at: uptime)
@@ -262,12 +264,12 @@ extension RefreshEngine {
   }
 
   func refreshFailed(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
+    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: RefreshRequestContext
   ) async -> RefreshOutcome {
-    asked.connection.remarks.lastError = failure.message
+    asked.connection.diagnostics.lastError = failure.message
     let leased = expectations(account, attempt)
     let outcome = accounts[account]?.failed(
-      attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),
+      attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: system.jitter(),
       rotation: asked.connection.provider.refreshTraits.rotation,
       lastSuccessOfOthers: asked.connection.history.lastSuccess)
     switch outcome {

@@ -59,7 +59,7 @@ final class RefreshEngine: Piece {
   func collectDue() -> Bool {
     reschedule()
     defer { reschedule() }
-    for _ in 0..<Slices.light {
+    for _ in 0..<Batch.light {
       guard let (account, moment) = queues.schedule.first(), moment <= now else { return false }
       _ = queues.schedule.popFirst()
       look(at: account)
@@ -224,7 +224,7 @@ final class RefreshEngine: Piece {
   }
 
   private func retryMisconfigured(at name: ProviderName) {
-    sweep(accounts.misconfiguredNames, by: Slices.heavy) { [self] account in
+    sweep(accounts.misconfiguredNames, by: Batch.heavy) { [self] account in
       guard accounts.peek(account, .moments)?.saved.provider == name else { return }
       accounts[account]?.retryNow(at: now)
       wakeScheduler()
@@ -234,7 +234,7 @@ final class RefreshEngine: Piece {
   /// What failed because of the provider is tried again without its own wait; the gate spreads it.
   func retryStalled(at name: ProviderName) {
     reschedule()
-    sweep(queues[name]?.stalledAccounts ?? [], by: Slices.heavy) { [self] account in
+    sweep(queues[name]?.stalledAccounts ?? [], by: Batch.heavy) { [self] account in
       guard queues[name]?.isStalled(account) == true else { return }
       accounts[account]?.retryNow(at: now)
       wakeScheduler()

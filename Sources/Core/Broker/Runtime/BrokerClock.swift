@@ -3,16 +3,16 @@ import OAuth
 /// The wall clock as of the last look at it, advanced by the monotonic clock. Between two looks no time steps.
 @BrokerActor
 final class BrokerClock {
-  nonisolated let surroundings: Surroundings
+  nonisolated let system: SystemDependencies
   private var anchor: (wall: Timestamp, uptime: Duration)
 
-  init(_ surroundings: Surroundings) {
-    self.surroundings = surroundings
-    anchor = (surroundings.now(), surroundings.uptime())
+  init(_ system: SystemDependencies) {
+    self.system = system
+    anchor = (system.now(), system.uptime())
   }
 
-  var now: Timestamp { anchor.wall + (surroundings.uptime() - anchor.uptime) }
-  var uptime: Duration { surroundings.uptime() }
+  var now: Timestamp { anchor.wall + (system.uptime() - anchor.uptime) }
+  var uptime: Duration { system.uptime() }
 
   /// Converts a time since boot to the current wall clock.
   func wall(_ moment: Duration) -> Timestamp { now + (moment - uptime) }
@@ -22,7 +22,7 @@ final class BrokerClock {
   /// - Returns: how far it was set; nil: it was not.
   func look() -> Duration? {
     let uptime = uptime
-    let wall = surroundings.now()
+    let wall = system.now()
     let step = wall - (anchor.wall + (uptime - anchor.uptime))
     anchor = (wall, uptime)
     return step > Limit.clockStep || step < .zero - Limit.clockStep ? step : nil

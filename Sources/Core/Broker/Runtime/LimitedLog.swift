@@ -21,7 +21,7 @@ final class LimitedLog {
     }
     guard !isReportDue else { return }
     isReportDue = true
-    let (sleep, things) = (runtime.clock.surroundings.sleep, things)
+    let (sleep, things) = (runtime.clock.system.sleep, things)
     Task { [weak self] in
       await sleep(Limit.refusalReport)
       guard let self else { return }

@@ -9,7 +9,7 @@ struct Runtime: Sendable {
   let waiters: Waiters
   let lifecycle: Lifecycle
   let events: Events
-  let measures: Measures
+  let measures: Metrics
   let summary: Summary
   let logger: Logger
 }
@@ -25,9 +25,9 @@ extension Piece {
   /// Time since boot, which no user can set.
   var uptime: Duration { runtime.clock.uptime }
   func wall(_ moment: Duration) -> Timestamp { runtime.clock.wall(moment) }
-  var surroundings: Surroundings { runtime.clock.surroundings }
+  var system: SystemDependencies { runtime.clock.system }
   var logger: Logger { runtime.logger }
-  var measures: Measures { runtime.measures }
+  var measures: Metrics { runtime.measures }
   var waiters: Waiters { runtime.waiters }
   var isDraining: Bool { runtime.lifecycle.isDraining }
   var isStopped: Bool { runtime.lifecycle.isStopped }

@@ -42,9 +42,9 @@ final class Waiters {
 
   private func wait(for key: Key, until deadline: Duration, _ ticket: UInt64) async {
     guard deadline > clock.uptime else { return }
-    let surroundings = clock.surroundings
+    let system = clock.system
     let timer = Task {
-      await surroundings.sleep(deadline - surroundings.uptime())
+      await system.sleep(deadline - system.uptime())
       wake(ticket, of: key)
     }
     await withCheckedContinuation {

@@ -18,7 +18,7 @@ final class Discovery: Sendable {
   }
 }
 
-extension RPCDiscover: Served {
+extension RPCDiscover: RPCHandler {
   static func constant(_ call: Call<Self>, by broker: Broker) -> Result? { broker.reports.discovery.document }
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -16,7 +16,7 @@ public protocol LoopbackBroker: Dispatcher {
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
   /// The decisions for the requests of one connection. Used on its event loop.
-  func forwardLane(for principal: Principal) -> ForwardLane
+  func forwardCache(for principal: Principal) -> ConnectionForwardCache
   /// Whether a rule for the principal depends on the body of such requests, or a user has to approve them with their body.
   func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
   /// Looks at an answer to a request that was sent.
@@ -32,7 +32,9 @@ extension Router: LoopbackBroker {
       access, method: TokenGet.name, account: account, caller: principal)
   }
 
-  public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }
+  public func forwardCache(for principal: Principal) -> ConnectionForwardCache {
+    ConnectionForwardCache(broker, principal)
+  }
 
   public func readsBody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
     let policy = broker.door.authorizer.policy

@@ -7,7 +7,7 @@ import Principals
 import Synchronization
 
 /// The tokens that can be released without asking the broker, each rendered once. Read on the socket's event loop: see
-/// ``CachedLane``.
+/// ``ConnectionTokenCache``.
 public final class TokenCache: Sendable {
   struct Entry: Sendable {
     let body: CachedReply.Body
@@ -79,7 +79,7 @@ public final class TokenCache: Sendable {
   private let replies = Atomic<UInt64>(0)
   let uptime: @Sendable () -> Duration
   let trail: AuditTrail
-  let handouts = Handouts()
+  let recipients = TokenRecipients()
 
   init(_ inForce: PolicyInForce, trail: AuditTrail, uptime: @escaping @Sendable () -> Duration) {
     state = Mutex(State())
@@ -99,7 +99,7 @@ public final class TokenCache: Sendable {
     guard let permission = inForce.permission(principal, .use, TokenGet.name, account),
       permission.scopes == nil, permission.confirmation == nil, !entry.reporters.contains(reporter)
     else { return .refused(known.slot, epoch: epoch) }
-    handouts.note(account, entry.generation, to: reporter)
+    recipients.note(account, entry.generation, to: reporter)
     return .found(
       Found(
         slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,

@@ -45,7 +45,7 @@ final class AccountViews: Piece {
     var views: [AccountView] = []
     views.reserveCapacity(min(most, names.count))
     while session.isReading {
-      let page = names.after(last, most: Slices.medium)
+      let page = names.after(last, most: Batch.medium)
       let seen = page.filter { account in
         authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller)
       }
@@ -89,13 +89,13 @@ extension AccountState {
 
 // MARK: Methods
 
-extension AccountList: Served {
+extension AccountList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.reports.accounts.list(call.params, for: call.session)
   }
 }
 
-extension AccountGet: Served {
+extension AccountGet: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.reports.accounts.account(call.params)

@@ -67,7 +67,7 @@ extension Views {
     var lost = MetricFamily(
       .counter, "grantd_lost_grants", "Grants that ended, so that the user must sign in again, by reason.")
     for name in Set(providers.names).union(measures.providers.keys).sorted() {
-      let counted = measures.providers[name] ?? Measures.Provider()
+      let counted = measures.providers[name] ?? Metrics.Provider()
       for outcome in RefreshOutcome.allCases {
         refreshes.add(
           counted.refreshes[outcome, default: 0], ["provider": name.rawValue, "outcome": outcome.rawValue])
@@ -166,7 +166,7 @@ extension ProviderCondition {
 
 // MARK: Methods
 
-extension BrokerMetrics: Served {
+extension BrokerMetrics: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     await broker.reports.views.metrics()
   }

@@ -138,14 +138,14 @@ final class Views: Piece {
   /// Refresh tokens that have ended or end soon, of accounts whose grant still lives and that the caller may see.
   private func refreshTokensEnding(for caller: Principal) async -> Int {
     var count = 0
-    var slices = Slices(of: Slices.light)
+    var batch = Batch(of: Batch.light)
     for account in engine.refreshTokensEnding {
       if door.authorizer.policy.allows(
         .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
       {
         count += 1
       }
-      await slices.next()
+      await batch.next()
     }
     return count
   }
@@ -164,8 +164,8 @@ final class Views: Piece {
       provider: connection.provider.name.rawValue, condition: condition, since: since?.seconds,
       retry_at: retryAt?.seconds,
       skew_seconds: connection.observed.skew.map { Double($0.offset.milliseconds) / 1000 },
-      last_error: failure?.message ?? connection.remarks.lastError,
-      odd_answers: connection.remarks.oddities.isEmpty ? nil : connection.remarks.oddities,
+      last_error: failure?.message ?? connection.diagnostics.lastError,
+      odd_answers: connection.diagnostics.oddities.isEmpty ? nil : connection.diagnostics.oddities,
       lost_grants: measures.providers[connection.provider.name].flatMap { $0.lost == 0 ? nil : Int($0.lost) })
   }
 
@@ -213,20 +213,20 @@ final class Views: Piece {
       display_name: description.displayName, issuer: description.issuer, client_id: description.clientID,
       scopes: connection.provider.tokenTraits.scopes,
       accounts: accounts.count(at: connection.provider.name), state: state,
-      last_error: connection.remarks.lastError,
+      last_error: connection.diagnostics.lastError,
       refreshes_per_second: connection.gate.limit.rate.map { ($0 * 100).rounded() / 100 })
   }
 }
 
 // MARK: Methods
 
-extension ProviderList: Served {
+extension ProviderList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     broker.reports.views.providerList()
   }
 }
 
-extension ProviderGet: Served {
+extension ProviderGet: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     var result = try await broker.reports.views.provider(call.params)
     if let name = ProviderName(rawValue: call.params.provider),
@@ -242,7 +242,7 @@ extension ProviderGet: Served {
   }
 }
 
-extension BrokerStatus: Served {
+extension BrokerStatus: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     await broker.reports.views.status(
       for: call.caller, files: broker.tokens.files.views(for: call.caller), hold: broker.tokens.hold.view)

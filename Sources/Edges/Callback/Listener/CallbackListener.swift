@@ -25,7 +25,7 @@ public final class CallbackListener: Sendable {
     var sockets: [any Channel]
     /// The names of the sockets that the keeper has.
     var kept: [String] = []
-    var places: NIOLoopBound<BrowserPlaces>
+    var places: NIOLoopBound<BrowserConnectionLimits>
     var server: HTTPServer
   }
 
@@ -168,13 +168,13 @@ public final class CallbackListener: Sendable {
   }
 
   /// What serves the connections: one loop.
-  private func served() async -> (HTTPServer, ServerBootstrap, NIOLoopBound<BrowserPlaces>) {
+  private func served() async -> (HTTPServer, ServerBootstrap, NIOLoopBound<BrowserConnectionLimits>) {
     let context = CallbackWork.Context(
       configuration: configuration, paths: paths, handler: handler, users: users, logger: logger)
     do {
       // The box may be made on any thread; its content is used only on the loop.
       let places = try await loop.submit { [loop] in
-        NIOLoopBound(BrowserPlaces(context, on: loop), eventLoop: loop)
+        NIOLoopBound(BrowserConnectionLimits(context, on: loop), eventLoop: loop)
       }.get()
       let server = HTTPServer(
         address: nil, limits: .init(configuration.limits), group: loop, logger: logger,

@@ -28,7 +28,7 @@ final class Paths: Sendable {
     func contains(_ path: String) -> Bool { Paths.has(path, paths) }
   }
 
-  private struct Served {
+  private struct ServedPaths {
     var own: Set<String>
     var publicHost: String?
     var publicSite: Site?
@@ -36,7 +36,7 @@ final class Paths: Sendable {
 
   private static let loopbackNames = ["127.0.0.1", "[::1]", "localhost"]
 
-  private let served: Mutex<Served>
+  private let served: Mutex<ServedPaths>
 
   init(_ own: [String], publicSite: CallbackListener.PublicSite? = nil) {
     served = Mutex(Self.served(own, publicSite))
@@ -76,8 +76,8 @@ final class Paths: Sendable {
     return paths.contains("\(path[...slash])*")
   }
 
-  private static func served(_ own: [String], _ site: CallbackListener.PublicSite?) -> Served {
-    Served(
+  private static func served(_ own: [String], _ site: CallbackListener.PublicSite?) -> ServedPaths {
+    ServedPaths(
       own: Set(own), publicHost: site.map { String($0.origin.drop { $0 != "/" }.drop { $0 == "/" }) },
       publicSite: site.map { Site(origin: $0.origin, paths: Set($0.paths)) })
   }

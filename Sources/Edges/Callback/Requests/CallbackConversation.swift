@@ -6,7 +6,7 @@ import NIOHTTP1
 
 /// The redirection endpoint as an application of the HTTP server.
 struct CallbackApplication: HTTPApplication {
-  let places: NIOLoopBound<BrowserPlaces>
+  let places: NIOLoopBound<BrowserConnectionLimits>
 
   /// It has its own names, and it is for browsers (``RequestClassifier``).
   var checks: HTTPHeadChecks { .none }
@@ -19,7 +19,7 @@ final class CallbackConversation: HTTPConversation {
   private let context: CallbackWork.Context
   private let work: CallbackWork
   private let peer: BrowserPeer
-  private var ruling = RequestClassifier.Ruling.nothing
+  private var ruling = RequestClassifier.RequestClassification.nothing
 
   private var configuration: CallbackListener.Configuration { context.configuration }
 
@@ -29,7 +29,7 @@ final class CallbackConversation: HTTPConversation {
     self.peer = peer
   }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     let limits = configuration.limits
     ruling = RequestClassifier(
       port: peer.port, paths: context.paths, requestLineLimit: limits.requestLine, formLimit: limits.form,

@@ -5,7 +5,7 @@ extension RequestClassifier {
   /// is refused before it is read.
   ///
   /// - Parameter url: the page's URL.
-  func fragmentRuling(on head: HTTPRequestHead, from site: Paths.Site, url: String) -> Ruling {
+  func fragmentRuling(on head: HTTPRequestHead, from site: Paths.Site, url: String) -> RequestClassification {
     guard isOfOwnPage(head.headers, site) else { return .page(.posted) }
     guard Self.isForm(head.headers) else { return .page(.notFragment) }
     guard Self.length(head.headers) <= fragmentLimit else { return .page(.fragmentTooLong) }

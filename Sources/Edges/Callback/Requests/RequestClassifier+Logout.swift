@@ -5,7 +5,7 @@ extension RequestClassifier {
   /// `Host` is not compared: the logout token is signed, and no other part of the request is trusted.
   ///
   /// - Parameter path: the target's, which ``LogoutPath`` begins.
-  func logoutRuling(on head: HTTPRequestHead, path: Substring) -> Ruling {
+  func logoutRuling(on head: HTTPRequestHead, path: Substring) -> RequestClassification {
     guard head.headers["Host"].count == 1 else { return .refusal(.notOneHost) }
     guard !head.uri.utf8.contains(UInt8(ascii: "#")) else { return .refusal(.fragment) }
     guard let provider = LogoutPath.provider(in: path) else { return .refusal(.unknownProvider) }

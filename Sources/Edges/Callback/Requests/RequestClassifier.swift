@@ -3,7 +3,7 @@ import NIOHTTP1
 
 /// Decides the action for a request from its head only (RFC 9110, RFC 9112 §3).
 struct RequestClassifier {
-  enum Ruling: Equatable {
+  enum RequestClassification: Equatable {
     /// A browser brought an address back: absolute, as it asked for it.
     case callback(url: String)
     /// A browser opens the short address of a login.
@@ -31,7 +31,7 @@ struct RequestClassifier {
   /// Bytes of a fragment.
   let fragmentLimit: Int
 
-  func ruling(on head: HTTPRequestHead) -> Ruling {
+  func ruling(on head: HTTPRequestHead) -> RequestClassification {
     let target = head.uri
     guard target.utf8.count <= requestLineLimit else { return .page(.requestLineTooLong) }
     let path = target.prefix { $0 != "?" }
@@ -55,7 +55,7 @@ struct RequestClassifier {
   }
 
   /// Only a user's browser uses up the link, and no preview.
-  private func linkRuling(on head: HTTPRequestHead, token: String) -> Ruling {
+  private func linkRuling(on head: HTTPRequestHead, token: String) -> RequestClassification {
     switch head.method {
     case .HEAD: .page(.idle)
     case .GET: objection(to: head) ?? .link(token: token)
@@ -64,7 +64,7 @@ struct RequestClassifier {
   }
 
   /// Nil: a user opens a page.
-  private func objection(to head: HTTPRequestHead) -> Ruling? {
+  private func objection(to head: HTTPRequestHead) -> RequestClassification? {
     if isSpeculative(head.headers) { return .page(.speculative) }
     return isNavigation(head.headers) ? nil : .page(.embedded)
   }

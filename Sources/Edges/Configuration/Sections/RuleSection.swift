@@ -176,7 +176,7 @@ extension RuleDraft {
       return nil
     }
     guard (user == nil || uid != nil) && (group == nil || gid != nil) else { return nil }
-    var who = Rule.Who(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable)
+    var who = Rule.CallerCondition(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable)
     who.subordinates = subordinates
     var rule = Rule(
       name: name ?? place.description, who: who, accounts: accounts,

@@ -16,13 +16,13 @@ final class ServedConnections {
   private var handlers: [ObjectIdentifier: HTTPConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
-  private var turns = Turns()
+  private var turns = WaitingConnections()
   /// How long those have the loop for before its sockets are looked at.
   private static let turnsTime = TimeAmount.milliseconds(1)
   /// How long they wait where there is no signal.
   private static let turnsPause = TimeAmount.milliseconds(1)
 
-  private struct Turns {
+  private struct WaitingConnections {
     /// Connections that have more to do than they may at a time.
     var waiting = GroupedRoundRobin<Holder, Holder, HTTPConnectionHandler>()
     var areDue = false

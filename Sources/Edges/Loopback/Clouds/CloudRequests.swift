@@ -48,7 +48,7 @@ final class CloudRequests {
     return path == "/" && head.headers.contains(name: GoogleMetadata.flavor) ? .google("") : nil
   }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     guard head.method == .GET || head.method == .HEAD else {
       var reply = HTTPReply(.methodNotAllowed, error: "method_not_allowed", "this is asked for with GET")
       reply.headers.add(name: "Allow", value: "GET")

@@ -17,7 +17,7 @@ final class ForwardEndpoint {
   let broker: any LoopbackBroker
   let principal: Principal
   /// Most connections forward nothing.
-  private(set) lazy var lane = broker.forwardLane(for: principal)
+  private(set) lazy var lane = broker.forwardCache(for: principal)
   let retained: RetainedBytes
   private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
   /// Those of the connection's loop.
@@ -41,7 +41,7 @@ final class ForwardEndpoint {
   /// On whose account request bodies are kept.
   var share: Share { Share(holder: principal.holder, callerClass: broker.callerClass(of: principal)) }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     guard let target = ForwardTarget(head.uri) else {
       return .refuse(
         HTTPReply(
@@ -72,7 +72,7 @@ final class ForwardEndpoint {
     return Self.streamed
   }
 
-  private static let streamed = HTTPIntake.stream(
+  private static let streamed = BodyHandling.stream(
     within: headTime,
     else: HTTPReply(
       .gatewayTimeout, error: "timeout", "the provider's API does not answer",

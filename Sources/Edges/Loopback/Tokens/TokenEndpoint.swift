@@ -29,7 +29,7 @@ final class TokenEndpoint {
     lane = broker.cachedTokens(for: principal)
   }
 
-  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+  func intake(of head: HTTPRequestHead) -> BodyHandling {
     guard head.method == .POST else {
       var reply = HTTPReply(
         TokenRefusal(.invalidRequest, "a token is asked for with POST, and a form as the body"),

@@ -8,7 +8,7 @@ import Sealing
 
 // A backup's body is a separate database, so that an older one is migrated like any other, and a newer one refused. It
 // is sealed under a key that is only in the same body: on disk it is protected like the store.
-extension SQLiteStore: Vault {
+extension SQLiteStore: StoreAdministration {
   public func checkSize() async throws(BackupError) {
     // A backup's database has the same rows, without this one's free pages.
     let bytes: Int

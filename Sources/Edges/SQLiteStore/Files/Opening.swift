@@ -36,7 +36,7 @@ struct Opening {
 
   enum Found {
     case nothing
-    case store(Keyring.Under, Damage)
+    case store(Keyring.StoreKeyState, Damage)
   }
 
   /// What is wrong with a database whose key fits.
@@ -89,7 +89,7 @@ struct Opening {
   }
 
   /// The database names the right key: an interrupted change of it is completed or undone.
-  private func settled(_ database: SQLiteConnection, _ under: Keyring.Under) throws -> Opened {
+  private func settled(_ database: SQLiteConnection, _ under: Keyring.StoreKeyState) throws -> Opened {
     if case .previous(let old) = under { try reseal(database, from: old.sealer, to: keyring.key.sealer) }
     if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
     return Opened(database: database, keys: keyring.settle(under))

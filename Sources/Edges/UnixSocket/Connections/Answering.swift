@@ -49,7 +49,7 @@ final class Answering: Sendable {
   func passOn(_ share: Share) { lines.passOn(share) }
   func forget(_ connection: Connection) { lines.forget(connection) }
 
-  var figures: (bytes: Int, waiting: Int) { (lines.unansweredBytes, lines.waitingConnections) }
+  var statistics: (bytes: Int, waiting: Int) { (lines.unansweredBytes, lines.waitingConnections) }
 
   // MARK: the workers
 

@@ -54,7 +54,7 @@ final class ConnectionTable: Sendable {
   var connections: [Connection] { state.withLock { Array($0.connections.values) } }
   var count: Int { state.withLock { $0.connections.count } }
 
-  var figures: SocketServer.Figures {
+  var statistics: SocketServer.SocketStatistics {
     state.withLock {
       .init(
         connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused, heldBack: $0.heldBack,

@@ -86,7 +86,7 @@ public final class SocketServer: Sendable {
   public var connectionCount: Int { table.count }
 
   /// The socket's counts.
-  public struct Figures: Sendable, Equatable {
+  public struct SocketStatistics: Sendable, Equatable {
     /// Open connections, and closed ones whose requests still run.
     public var connections: Int
     public var accepted: UInt64
@@ -113,10 +113,10 @@ public final class SocketServer: Sendable {
     case unreadReplies = "unread_replies"
   }
 
-  public var figures: Figures {
-    var figures = table.figures
-    (figures.unansweredBytes, figures.waitingForRoom) = shared.answering.figures
-    return figures
+  public var statistics: SocketStatistics {
+    var statistics = table.statistics
+    (statistics.unansweredBytes, statistics.waitingForRoom) = shared.answering.statistics
+    return statistics
   }
 
   /// Binds, and returns when the socket answers.

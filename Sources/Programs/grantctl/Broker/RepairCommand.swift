@@ -41,8 +41,8 @@ struct RepairCommand: BrokerCommand {
     let rows = try answer.value().set_aside ?? []
     if shell.isJSON { return shell.say(answer.json["set_aside"] ?? .array([])) }
     guard !rows.isEmpty else { return shell.terminal.say("Every row can be read.") }
-    var troubles = Troubles()
-    for row in rows { troubles.add(row, shell) }
-    shell.say(troubles)
+    var problems = Problems()
+    for row in rows { problems.add(row, shell) }
+    shell.say(problems)
   }
 }

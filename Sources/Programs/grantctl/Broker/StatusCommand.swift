@@ -61,8 +61,8 @@ struct StatusCommand: BrokerCommand {
     shell.terminal.say(fields.lines(within: columns, colour: shell.terminal.usesColour))
     shell.terminal.say("")
     if accounts.isEmpty { shell.sayNoAccounts() } else { say(accounts, status, shell) }
-    let troubles = Troubles(status, accounts, shell)
-    if !troubles.all.isEmpty { shell.say(troubles) }
+    let problems = Problems(status, accounts, shell)
+    if !problems.all.isEmpty { shell.say(problems) }
   }
 
   /// Problems first. Many accounts without a problem are one line, unless they were asked for.

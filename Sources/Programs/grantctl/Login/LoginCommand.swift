@@ -64,7 +64,7 @@ struct LoginCommand: BrokerCommand {
   var prefill: [String] = []
   @Flag(help: "Print only the authorization code, and create no account.")
   var codeOnly = false
-  @OptionGroup var given: GivenAnswers
+  @OptionGroup var given: PresetAnswers
   @Flag(help: "Print the URL instead of opening the browser.")
   var noBrowser = false
   @Option(
@@ -118,7 +118,8 @@ struct LoginCommand: BrokerCommand {
     shell.settings.keepsOutput = codeOnly
     if let username { return try await signIn(username, at: provider, Self.words(scope), shell) }
     let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
-    var places = SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
+    var places = LoginDestinations(
+      shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
     places.otherUser = browser == shell.terminal.uid ? nil : browser
     let flow = LoginFlow(
       shell: shell, client: try await shell.connect(), places: places,

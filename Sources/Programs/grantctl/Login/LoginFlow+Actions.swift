@@ -11,7 +11,7 @@ enum LoginStep: Sendable {
 
 /// What the command line answers ahead, and what the broker asked last.
 struct LoginAnswers: Sendable {
-  /// The ID of a session, ``GivenAnswers/oldest`` or ``GivenAnswers/offline``.
+  /// The ID of a session, ``PresetAnswers/oldest`` or ``PresetAnswers/offline``.
   var session: String?
   var attributes: [String: JSON] = [:]
   /// The person has answered, with none maybe.
@@ -43,7 +43,7 @@ struct LoginAnswers: Sendable {
   fileprivate mutating func takeSession(of sessions: [SessionView]) -> (id: String?, words: String?) {
     guard let wish = session else { return (nil, nil) }
     // A word is good for each round, an ID for one.
-    if ![GivenAnswers.oldest, GivenAnswers.offline].contains(wish) { session = nil }
+    if ![PresetAnswers.oldest, PresetAnswers.offline].contains(wish) { session = nil }
     switch sessions.chosen(by: wish, besides: replaced) {
     case .success(let id):
       replaced.insert(id)

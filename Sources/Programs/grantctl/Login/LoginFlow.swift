@@ -11,7 +11,7 @@ struct LoginFlow: Sendable {
     var account: String?
     /// When it is too late, in Unix seconds.
     var expiresAt: Int64
-    var place: SignInPlaces.Opened?
+    var place: LoginDestinations.Opened?
     /// The first place that was offered.
     var offered: LoginWait.Opened?
     /// Another process began it, and shows its page.
@@ -22,7 +22,7 @@ struct LoginFlow: Sendable {
 
   let shell: Shell
   let client: SocketClient
-  var places: SignInPlaces
+  var places: LoginDestinations
   /// Answers for a provider that requires more than a sign-in.
   var given = LoginAnswers()
   /// Whether the result of a completed login is printed; a command that does more reports it itself.
@@ -37,7 +37,7 @@ struct LoginFlow: Sendable {
     let login = try await start(params)
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let isJoined = login.joined ?? false
-    let tell: SignInPlaces.Tell = { opened in
+    let tell: LoginDestinations.Tell = { opened in
       // The process that began it has reported its destination.
       if isJoined { return }
       let params = LoginWait.Params(login_id: login.login_id, timeout: 0, opened: opened)
@@ -65,7 +65,7 @@ struct LoginFlow: Sendable {
   }
 
   /// Servers report a wrong client ID or redirect URI to the user alone (RFC 6749 §4.1.2.1).
-  private func advice(_ login: LoginStart.Result, _ place: SignInPlaces.Opened) -> String? {
+  private func advice(_ login: LoginStart.Result, _ place: LoginDestinations.Opened) -> String? {
     guard place.destination?.kind != "device",
       let uri = login.destinations.lazy.compactMap(\.redirect_uri).first, let client = login.client_id
     else { return nil }

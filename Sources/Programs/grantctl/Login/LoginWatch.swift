@@ -5,7 +5,7 @@ import BrokerAPI
 /// Waits for the end of a login, and for the person meanwhile.
 struct LoginWatch: Sendable {
   /// What can happen.
-  private enum Happening: Sendable {
+  private enum LoginEvent: Sendable {
     /// `login.wait` said something other than `pending`.
     case answered(Result<JSON, SocketClientError>)
     /// The sign-in is finished, and the broker waits for something.
@@ -42,20 +42,20 @@ struct LoginWatch: Sendable {
   private var reads: Bool { login.place?.reads ?? false }
 
   func result() async throws(Failure) -> JSON {
-    let (happenings, feed) = AsyncStream.makeStream(of: Happening.self)
+    let (events, feed) = AsyncStream.makeStream(of: LoginEvent.self)
     var tasks = sources(feed)
     defer { for task in tasks { task.cancel() } }
     var answers = flow.given
     var question: LoginQuestion?
     var isReading = reads
     // Whether the broker has taken an address. A line that is typed after that answers the broker's next question.
-    var handed = Handed.no
+    var handed = CallbackResult.no
     var waits: String?
     var (typed, isInputOver) = ([String](), false)
     var warned: Set<String> = []
-    for await happening in happenings {
+    for await event in events {
       var next: LoginStep?
-      switch happening {
+      switch event {
       case .tick:
         if question == nil { progress.draw(now: shell.now) }
         continue
@@ -87,7 +87,7 @@ struct LoginWatch: Sendable {
       // A person who has come so far is not hurried.
       case .expired where question != nil: continue
       case .inputEnded where login.place?.isManual != true || handed != .no: isInputOver = true
-      case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(happening, waits)
+      case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(event, waits)
       }
       repeat {
         switch next {
@@ -111,7 +111,7 @@ struct LoginWatch: Sendable {
   }
 
   /// Why it ends before the user is done. The login ends with it, unless it only waits for the disk.
-  private func ended(_ happening: Happening, _ waits: String?) async -> Failure {
+  private func ended(_ event: LoginEvent, _ waits: String?) async -> Failure {
     if let waits {
       return Failure(
         .temporarilyUnavailable, "the sign-in is not saved yet: grantd waits for \(waits)",
@@ -119,7 +119,7 @@ struct LoginWatch: Sendable {
     }
     if !login.isJoined { await flow.cancel(login.id) }
     let again = "Start again with `grantctl login`."
-    return switch happening {
+    return switch event {
     case .interrupted:
       Failure(
         .interrupted, login.isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
@@ -141,7 +141,7 @@ struct LoginWatch: Sendable {
 
   // MARK: Sources
 
-  private func sources(_ feed: AsyncStream<Happening>.Continuation) -> [Task<Void, Never>] {
+  private func sources(_ feed: AsyncStream<LoginEvent>.Continuation) -> [Task<Void, Never>] {
     let interrupts = terminal.interrupts()
     let left = Duration.seconds(max(0, login.expiresAt - shell.now)) + Self.grace
     var tasks = [
@@ -162,7 +162,7 @@ struct LoginWatch: Sendable {
     return tasks
   }
 
-  private func reading(_ feed: AsyncStream<Happening>.Continuation) -> Task<Void, Never> {
+  private func reading(_ feed: AsyncStream<LoginEvent>.Continuation) -> Task<Void, Never> {
     let lines = terminal.lines()
     return Task {
       for await line in lines { feed.yield(.typed(line)) }
@@ -172,7 +172,7 @@ struct LoginWatch: Sendable {
 
   /// `opened`: what the broker is to remember of where the person is.
   private func poll(
-    _ client: SocketClient, _ opened: LoginWait.Opened?, _ feed: AsyncStream<Happening>.Continuation
+    _ client: SocketClient, _ opened: LoginWait.Opened?, _ feed: AsyncStream<LoginEvent>.Continuation
   ) async {
     // A login that was started before may be waiting for something already.
     let first = login.offered == nil ? 0 : Self.round
@@ -194,13 +194,13 @@ struct LoginWatch: Sendable {
   }
 
   /// The broker may have closed the connection of before, while nothing was asked.
-  private func pollAgain(_ feed: AsyncStream<Happening>.Continuation) async {
+  private func pollAgain(_ feed: AsyncStream<LoginEvent>.Continuation) async {
     guard let client = try? await shell.connect() else { return _ = feed.yield(.answered(.failure(.disconnected))) }
     await poll(client, nil, feed)
   }
 
   /// What became of a pasted address.
-  private enum Handed {
+  private enum CallbackResult {
     /// It changes nothing: the person may paste another.
     case no
     /// It leads on to another page, whose address may be pasted.
@@ -209,7 +209,7 @@ struct LoginWatch: Sendable {
   }
 
   /// Hands a pasted address over.
-  private func hand(_ line: String) async -> Handed {
+  private func hand(_ line: String) async -> CallbackResult {
     let address = line.filter { !$0.isWhitespace }
     guard !address.isEmpty else { return .no }
     do throws(SocketClientError) {

@@ -51,13 +51,13 @@ struct LoginContinueCommand: BrokerCommand {
   var id: String
   @Flag(help: "Print only the authorization code of a login with --code-only.")
   var codeOnly = false
-  @OptionGroup var given: GivenAnswers
+  @OptionGroup var given: PresetAnswers
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
     var shell = shell
     shell.settings.keepsOutput = codeOnly
-    let places = SignInPlaces(shell: shell, isBrowserWanted: true)
+    let places = LoginDestinations(shell: shell, isBrowserWanted: true)
     var flow = LoginFlow(
       shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))

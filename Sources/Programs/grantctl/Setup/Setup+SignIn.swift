@@ -88,7 +88,7 @@ extension Setup {
     try await probe(provider, name)
     noteTunnel(try await shell.ask(BrokerStatus.self, NoParams()).value())
     let browser = BrowserOwner.invoker(terminal)
-    var places = SignInPlaces(shell: shell, isBrowserWanted: !given.noBrowser)
+    var places = LoginDestinations(shell: shell, isBrowserWanted: !given.noBrowser)
     places.otherUser = browser == terminal.uid ? nil : browser
     let scopes = LoginCommand.words(given.scope)
     var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)

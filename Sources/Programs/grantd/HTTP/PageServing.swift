@@ -21,9 +21,9 @@ actor PageServing: PageOpener {
   /// Each opening and closing.
   private var changes = SerialTasks<String?>()
 
-  init(_ router: Router, _ surroundings: Surroundings, commands: (any OwnCommands)?, logger: Logger) {
-    pages = UserPages(router, surroundings, commands: commands)
-    sleep = surroundings.sleep
+  init(_ router: Router, _ system: SystemDependencies, commands: (any OwnCommands)?, logger: Logger) {
+    pages = UserPages(router, system, commands: commands)
+    sleep = system.sleep
     self.logger = logger
   }
 

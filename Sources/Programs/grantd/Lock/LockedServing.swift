@@ -56,7 +56,7 @@ final class LockedDispatcher: Dispatcher {
   private let key: LockedKey
   private let store: String
   private let state = Mutex(State.idle)
-  private let startedAt = Live.surroundings.now().seconds
+  private let startedAt = Live.system.now().seconds
 
   init(key: LockedKey, store: String) {
     self.key = key
@@ -137,7 +137,7 @@ final class LockedDispatcher: Dispatcher {
       kill(getpid(), SIGTERM)
       return
     }
-    await Live.surroundings.sleep(Self.pause)
+    await Live.system.sleep(Self.pause)
     state.withLock { $0 = .idle }
     throw RPCError(failure)
   }

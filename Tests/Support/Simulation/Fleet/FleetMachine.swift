@@ -36,12 +36,12 @@ final class FleetMachine: @unchecked Sendable {
   func start() {
     sleeps.machine = self
     Task {
-      let surroundings = Surroundings(
+      let system = SystemDependencies(
         now: { [self] in World.epoch + .milliseconds(fleet.now + wallOffset) },
         uptime: { [self] in .milliseconds(fleet.now + 1000) }, sleep: { [self] in await sleeps.sleep($0) },
         randomBytes: { [self] in fleet.entropy.bytes($0) })
       let broker = await Broker(
-        store: FleetStore(fleet.database, self, stream), transport: FleetTransport(self), surroundings: surroundings,
+        store: FleetStore(fleet.database, self, stream), transport: FleetTransport(self), system: system,
         identity: BrokerIdentity(version: "0", pid: Int32(number)), configuration: fleet.configuration,
         logger: Logger(label: "fleet") { [self] _ in FleetLog(machine: self) },
         reloader: ModelReloads { [self] in fleet.configuration })

@@ -210,7 +210,7 @@ public enum ReleaseList: RPCMethod {
 }
 
 /// The answer to a waiting release.
-public enum ReleaseWord {
+public enum ReleaseDecision {
   public struct Params: Codable, Sendable, Equatable {
     public var id: String
     public var `for`: Double?
@@ -230,7 +230,7 @@ public enum ReleaseApprove: RPCMethod {
   public static let summary = "Approves a pending release. The requesting process cannot approve it."
   public static let errors: [ErrorReason] = [.overloaded]
 
-  public typealias Params = ReleaseWord.Params
+  public typealias Params = ReleaseDecision.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var approved: Bool
@@ -257,7 +257,7 @@ public enum ReleaseDeny: RPCMethod {
   public static let summary = "Refuses a release that waits for approval."
   public static let errors: [ErrorReason] = [.overloaded]
 
-  public typealias Params = ReleaseWord.Params
+  public typealias Params = ReleaseDecision.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var denied: Bool

@@ -36,7 +36,7 @@ final class CallbackAddresses {
 
   func redirectURI(_ traits: AuthorizationTraits) throws(RPCError) -> RedirectURI {
     let registered = try registeredRedirectURI(traits)
-    return traits.correlation == .redirectURI ? registered.appending(clock.surroundings.token(bytes: 16)) : registered
+    return traits.correlation == .redirectURI ? registered.appending(clock.system.token(bytes: 16)) : registered
   }
 
   func registeredRedirectURI(_ traits: AuthorizationTraits) throws(RPCError) -> RedirectURI {

@@ -283,7 +283,7 @@ extension Logins {
 
 // MARK: Methods
 
-extension LoginHandleCallback: Served {
+extension LoginHandleCallback: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.handleCallback(call.params)
   }

@@ -7,7 +7,7 @@ extension Logins {
   /// Nil: the browser does not open a link, since the redirect URI is not on this machine's loopback interface.
   func link(to place: AuthorizationPlace, _ kinds: [String], _ redirectURI: RedirectURI) -> LoginLink? {
     guard kinds.contains("browser"), redirectURI.isLoopback else { return nil }
-    return LoginLink(token: Secret(surroundings.token(bytes: 16)), request: Secret(place.url.absoluteString))
+    return LoginLink(token: Secret(system.token(bytes: 16)), request: Secret(place.url.absoluteString))
   }
 
   /// A browser opened a link. Only the login's own user gets information, and uses it up.

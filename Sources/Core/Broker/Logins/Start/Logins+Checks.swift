@@ -105,7 +105,7 @@ extension Logins {
     throw RPCError(
       .loginInProgress,
       "only one login at provider \(provider.name) may wait at a time, and it is the turn of \(first)",
-      hint: "Start it again in a few seconds.", retryAfter: LoginTurns.interval.inSeconds)
+      hint: "Start it again in a few seconds.", retryAfter: LoginQueue.interval.inSeconds)
   }
 
   /// What callbacks of logins that are not named have in common: their address, or its private-use scheme.
@@ -125,7 +125,7 @@ extension Logins {
         ? "Go on with it: `grantctl login continue \(id)`, or end it: `grantctl login cancel \(id)`."
         : "It ends in \(max(0, (other.expiresAt - now).wholeSeconds)) s at the latest. Ask every few seconds: then the next "
           + "turn is yours.",
-      retryAfter: isOwn ? nil : LoginTurns.interval.inSeconds, detail: isOwn ? id.rawValue : nil)
+      retryAfter: isOwn ? nil : LoginQueue.interval.inSeconds, detail: isOwn ? id.rawValue : nil)
   }
 
   /// Whether a login may make, or renew, an account of this name.

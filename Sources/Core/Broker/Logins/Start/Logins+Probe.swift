@@ -42,7 +42,7 @@ extension LoginProbe.Result {
 
 // MARK: Methods
 
-extension LoginProbe: Served {
+extension LoginProbe: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.probe(call.params)

@@ -91,13 +91,13 @@ extension Logins {
         supported: target.metadata.supported.scopes),
       resource: params.resource ?? tokens.resource,
       redirectURI: redirectURI,
-      state: Secret(surroundings.token(bytes: 32)),
-      nonce: tokens.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
-      verifier: makesChallenge ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
+      state: Secret(system.token(bytes: 32)),
+      nonce: tokens.usesIDTokens ? Secret(system.token(bytes: 32)) : nil,
+      verifier: makesChallenge ? CodeVerifier(randomBytes: system.randomBytes(32)) : nil, prompt: params.prompt,
       loginHint: params.login_hint,
       parameters: (stepUp?.parameters ?? [:]).merging(parameters(params, provider)) { $1 },
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account) : nil, madeAt: now,
-      identifier: surroundings.token(bytes: 16))
+      identifier: system.token(bytes: 16))
     if let audience = params.audience ?? tokens.audience {
       switch tokens.audienceParameter {
       case .audience:
@@ -124,7 +124,7 @@ extension Logins {
 
   /// The key of before where there is one: a refresh token that is kept is bound to it.
   func dpopKey(of account: AccountName) -> DPoPKey {
-    accounts[account]?.saved.dpopKey.flatMap(DPoPKey.init(raw:)) ?? DPoPKey(randomBytes: surroundings.randomBytes(32))
+    accounts[account]?.saved.dpopKey.flatMap(DPoPKey.init(raw:)) ?? DPoPKey(randomBytes: system.randomBytes(32))
   }
 
   private func save(
@@ -156,7 +156,7 @@ extension Logins {
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
-    table[id]?.program = AuditEntry.Who(caller).executable
+    table[id]?.program = AuditCaller(caller).executable
     if provider.authorizationTraits.correlation == .singleLogin {
       table.turns.started(caller.holder, at: try place(of: traits))
     }
@@ -173,14 +173,14 @@ extension Logins {
 
   /// Users copy it into commands, so it must not begin with a hyphen.
   private func newLoginID() -> LoginID? {
-    let text = surroundings.token(bytes: 16)
+    let text = system.token(bytes: 16)
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
   }
 }
 
 // MARK: Methods
 
-extension LoginStart: Served {
+extension LoginStart: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.startLogin(call.params, caller: call.caller)

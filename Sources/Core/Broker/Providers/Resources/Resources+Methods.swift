@@ -1,18 +1,18 @@
 import BrokerAPI
 
-extension ResourceDiscover: Served {
+extension ResourceDiscover: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.clients.resources.discover(call.params)
   }
 }
 
-extension ResourceAdd: Served {
+extension ResourceAdd: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.clients.resources.add(call.params)
   }
 }
 
-extension ClientMetadata: Served {
+extension ClientMetadata: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(
       url: broker.clients.resources.clientMetadata, client_name: "grantd", redirect_uris: ["http://127.0.0.1/callback"],

@@ -11,7 +11,8 @@ extension RefreshEngine {
   ///   - asker: whose request waits for it; nil: it is for the broker itself.
   ///   - beyond: a generation that does not satisfy the broker itself.
   func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, beyond: Int64? = nil,
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: TokenRequester?,
+    beyond: Int64? = nil,
     until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account].flatMap { $0.token(for: $0.isUnproven ? .init() : key)?.generation }
@@ -116,7 +117,7 @@ extension RefreshEngine {
   /// it, and is not sent there; the next one is requested from the current server. If none can be obtained without a
   /// user, the token stays: it is valid again under the earlier configuration.
   func ownToken(
-    of account: AccountName, for asker: Asker?, until deadline: Duration
+    of account: AccountName, for asker: TokenRequester?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     // An answer of the server of before may be under way, and be there first.
     for _ in 0..<Limit.conflicts {
@@ -157,7 +158,7 @@ extension RefreshEngine {
   /// Whether only the caller's minimum lifetime excludes the token. Root and the broker's own user are not charged for
   /// that.
   private func isUsable(
-    _ grant: Grant, _ key: SavedToken.Key, without minimumTTL: Duration?, of asker: Asker?
+    _ grant: Grant, _ key: SavedToken.Key, without minimumTTL: Duration?, of asker: TokenRequester?
   ) -> Bool {
     guard minimumTTL != nil, asker?.holder.hasOwnPlaces == false else { return false }
     if case .token = grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy, key: key) { return true }
@@ -199,7 +200,7 @@ extension RefreshEngine {
   }
 
   /// Each narrowed token is a request to the provider with the account's one refresh token, and takes another's place.
-  private func payForNarrowed(_ asker: Asker, _ account: AccountName) throws(RPCError) {
+  private func payForNarrowed(_ asker: TokenRequester, _ account: AccountName) throws(RPCError) {
     guard !asker.holder.hasOwnPlaces else { return }
     if let wait = budgets.narrowings.wait(account, asker.holder, at: uptime) {
       throw RPCError(
@@ -211,7 +212,7 @@ extension RefreshEngine {
   }
 
   /// A caller that has valid tokens replaced uses its own budget.
-  private func checkBudget(of asker: Asker, _ account: AccountName) throws(RPCError) {
+  private func checkBudget(of asker: TokenRequester, _ account: AccountName) throws(RPCError) {
     guard asker.isPaced, let wait = budgets.replacements.wait(account, asker.holder, at: uptime) else { return }
     throw RPCError(
       .temporarilyUnavailable,
@@ -234,7 +235,7 @@ extension RefreshEngine {
   }
 
   private func waitForRefresh(
-    _ account: AccountName, for asker: Asker?, until deadline: Duration
+    _ account: AccountName, for asker: TokenRequester?, until deadline: Duration
   ) async throws(RPCError) {
     if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
     guard uptime < deadline else { throw isElsewhere(account) ?? timedOut(account) }

@@ -13,7 +13,7 @@ extension Reporter {
 }
 
 /// The caller of a request for a token.
-struct Asker: Sendable {
+struct TokenRequester: Sendable {
   let holder: Holder
   let reporter: Reporter
   /// Only a token of a later generation than this satisfies it.
@@ -37,7 +37,7 @@ struct Asker: Sendable {
 
 /// The callers that got each token since the broker's start. A caller may report only a token that it got. Used by the
 /// socket's loop and by the broker.
-final class Handouts: Sendable {
+final class TokenRecipients: Sendable {
   /// The user of a ``Reporter`` for all processes of a unit: a unit loads the token at its start, before it changes its
   /// user.
   static let anyUser = UInt32.max
@@ -46,7 +46,7 @@ final class Handouts: Sendable {
   static let generations = 8
   static let callers = 64
 
-  private struct Handout {
+  private struct Recipients {
     let generation: Int64
     var callers: Set<Reporter> = []
     /// There were more callers than are kept.
@@ -54,7 +54,7 @@ final class Handouts: Sendable {
   }
 
   private struct State {
-    var handouts: [String: [Handout]] = [:]
+    var recipients: [String: [Recipients]] = [:]
     /// Some were dropped: a generation without an entry may have been released nevertheless.
     var isIncomplete = false
   }
@@ -63,36 +63,36 @@ final class Handouts: Sendable {
 
   func note(_ account: String, _ generation: Int64, to caller: Reporter) {
     state.withLock { state in
-      if state.handouts[account] == nil, state.handouts.count >= Limit.cachedTokens {
+      if state.recipients[account] == nil, state.recipients.count >= Limit.cachedTokens {
         state = State(isIncomplete: true)
       }
-      var handouts = state.handouts[account] ?? []
-      let index = handouts.firstIndex { $0.generation == generation } ?? handouts.endIndex
-      if index == handouts.endIndex { handouts.append(Handout(generation: generation)) }
-      if handouts[index].callers.count < Self.callers {
-        handouts[index].callers.insert(caller)
-      } else if !handouts[index].callers.contains(caller) {
-        handouts[index].isIncomplete = true
+      var recipients = state.recipients[account] ?? []
+      let index = recipients.firstIndex { $0.generation == generation } ?? recipients.endIndex
+      if index == recipients.endIndex { recipients.append(Recipients(generation: generation)) }
+      if recipients[index].callers.count < Self.callers {
+        recipients[index].callers.insert(caller)
+      } else if !recipients[index].callers.contains(caller) {
+        recipients[index].isIncomplete = true
       }
-      if handouts.count > Self.generations {
-        handouts.removeFirst()
+      if recipients.count > Self.generations {
+        recipients.removeFirst()
         state.isIncomplete = true
       }
-      state.handouts[account] = handouts
+      state.recipients[account] = recipients
     }
   }
 
   /// Whether the caller had the token of this generation; nil: not known, as entries were dropped.
   func has(_ account: String, _ generation: Int64, _ caller: Reporter) -> Bool? {
     state.withLock { state in
-      guard let handout = state.handouts[account]?.first(where: { $0.generation == generation }) else {
+      guard let entry = state.recipients[account]?.first(where: { $0.generation == generation }) else {
         return state.isIncomplete ? nil : false
       }
       let units =
         (caller.unit.map { [Reporter(uid: Self.anyUser, unit: $0)] } ?? [])
         + (caller.userUnit.map { [Reporter(uid: Self.anyUser, userUnit: $0)] } ?? [])
-      if handout.callers.contains(caller) || units.contains(where: handout.callers.contains) { return true }
-      return handout.isIncomplete ? nil : false
+      if entry.callers.contains(caller) || units.contains(where: entry.callers.contains) { return true }
+      return entry.isIncomplete ? nil : false
     }
   }
 }

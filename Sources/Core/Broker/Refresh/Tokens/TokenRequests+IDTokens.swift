@@ -17,7 +17,7 @@ extension TokenRequests {
     let minimumTTL = try minimumTTL(params.min_ttl)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     try authorizer.checkIDToken(account, permission)
-    var asker = isPaced ? Asker(permission.principal) : nil
+    var asker = isPaced ? TokenRequester(permission.principal) : nil
     if let audience = params.audience, let grant = accounts[account], !isOwnAudience(audience, grant) {
       try checkOpenID(grant)
       let key = try accounts.idTokenKey(audience: audience, grant)
@@ -28,7 +28,7 @@ extension TokenRequests {
       if let minimumTTL, let end = token.expiresAt, end - now < minimumTTL {
         throw lacking(.tooShort(lifetime: end - token.issuedAt), grant, minimumTTL)
       }
-      accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.principal))
+      accounts.cache.recipients.note(account.rawValue, token.generation, to: Reporter(permission.principal))
       return result(token, saved)
     }
     for _ in 0..<Limit.tokenRounds {
@@ -61,7 +61,7 @@ extension TokenRequests {
   }
 
   /// A caller that reported the account's current token gets neither that token nor the ID token that came with it.
-  private func answer(_ grant: Grant, _ minimumTTL: Duration?, _ asker: Asker?) -> Grant.IDTokenAnswer {
+  private func answer(_ grant: Grant, _ minimumTTL: Duration?, _ asker: TokenRequester?) -> Grant.IDTokenAnswer {
     let answer = grant.idTokenAnswer(
       minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, for: asker?.reporter)
     guard case .token = answer, grant.saved.isRenewable, isReported(grant, asker) else { return answer }
@@ -74,14 +74,14 @@ extension TokenRequests {
     return token.expiresAt - now >= accounts.refreshPolicy.floor(nil, lifetime: token.expiresAt - token.issuedAt)
   }
 
-  private func isReported(_ grant: Grant, _ asker: Asker?) -> Bool {
+  private func isReported(_ grant: Grant, _ asker: TokenRequester?) -> Bool {
     guard let asker else { return false }
     return grant.reportedGeneration(by: asker.reporter, SavedToken.Key()) != nil
   }
 
   /// The audience of the caller refused the ID token: one refresh, and not the same ID token again for this caller.
   func idTokenRejected(
-    _ params: TokenReportRejected.Params, _ grant: Grant, _ asker: Asker
+    _ params: TokenReportRejected.Params, _ grant: Grant, _ asker: TokenRequester
   ) async throws(RPCError) -> TokenReportRejected.Result {
     let account = grant.saved.account
     guard params.generation == grant.mainGeneration else {
@@ -121,7 +121,7 @@ extension TokenRequests {
   ) throws(RPCError) -> TokenGet.Result {
     let account = grant.saved.account
     try authorizer.checkIDToken(account, try authorizer.renewed(permission))
-    accounts.cache.handouts.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.principal))
+    accounts.cache.recipients.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.principal))
     return TokenGet.Result(
       access_token: nil, token_type: nil,
       // Exposed to be released to the caller.

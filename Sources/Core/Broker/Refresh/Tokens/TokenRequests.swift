@@ -47,14 +47,14 @@ final class TokenRequests: Piece {
     try authorizer.checkResources([params.resource, params.audience].compactMap(\.self), of: grant, permission)
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, audience: params.audience, grant)
-    let asker = isPaced ? Asker(permission.principal) : nil
+    let asker = isPaced ? TokenRequester(permission.principal) : nil
     let (token, saved) = try await token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: asker,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // The rule may have changed since the request, and the provider may have answered with more scopes.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
-    accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.principal))
+    accounts.cache.recipients.note(account.rawValue, token.generation, to: Reporter(permission.principal))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
@@ -62,7 +62,8 @@ final class TokenRequests: Piece {
   /// A server that refuses to exchange the account's token for one of fewer scopes leaves that token, for callers that may
   /// have it.
   private func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: TokenRequester?,
+    until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     do throws(RPCError) {
       return try await engine.token(of: account, key, minimumTTL: minimumTTL, for: asker, until: deadline)
@@ -79,8 +80,8 @@ final class TokenRequests: Piece {
   ///
   /// - Parameter isUsers: the unit is one of a user's own manager.
   func noteHandout(of account: AccountName, _ generation: Int64, to unit: String, isUsers: Bool) {
-    let reporter = Reporter(uid: Handouts.anyUser, unit: isUsers ? nil : unit, userUnit: isUsers ? unit : nil)
-    accounts.cache.handouts.note(account.rawValue, generation, to: reporter)
+    let reporter = Reporter(uid: TokenRecipients.anyUser, unit: isUsers ? nil : unit, userUnit: isUsers ? unit : nil)
+    accounts.cache.recipients.note(account.rawValue, generation, to: reporter)
   }
 
   /// `token.report_rejected`. The report applies only to its caller. Other callers are served the token until a new one
@@ -96,15 +97,17 @@ final class TokenRequests: Piece {
         "params.generation: token \(params.generation) of account \(account) was not returned to this caller",
         hint: "Report the generation that token.get returned, as the same user and from the same unit.")
     }
-    guard params.kind != .idToken else { return try await idTokenRejected(params, grant, Asker(permission.principal)) }
-    return try await reportRejected(params, by: Asker(permission.principal))
+    guard params.kind != .idToken else {
+      return try await idTokenRejected(params, grant, TokenRequester(permission.principal))
+    }
+    return try await reportRejected(params, by: TokenRequester(permission.principal))
   }
 
   /// A report by the broker, which used the token on the caller's behalf.
   ///
   /// - Parameter isProvidersWord: the account's own provider refused the token.
   func reportRejected(
-    _ params: TokenReportRejected.Params, by asker: Asker, isProvidersWord: Bool = false
+    _ params: TokenReportRejected.Params, by asker: TokenRequester, isProvidersWord: Bool = false
   ) async throws(RPCError) -> TokenReportRejected.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
@@ -138,7 +141,7 @@ final class TokenRequests: Piece {
   private func wasGiven(_ generation: Int64, _ grant: Grant, _ permission: Permission) -> Bool {
     let reporter = Reporter(permission.principal)
     let account = grant.saved.account.rawValue
-    let known = accounts.cache.handouts.has(account, generation, reporter)
+    let known = accounts.cache.recipients.has(account, generation, reporter)
     if known == true { return true }
     // A report of a replaced token has no effect.
     guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else { return true }
@@ -150,7 +153,7 @@ final class TokenRequests: Piece {
   /// The grant cannot be renewed, and only the provider's own answer ends it. The provider is asked once for all reports of
   /// a token within ``Limit/verifiedToken``, and its answer counts however long a reporter waits for it.
   private func askProvider(
-    _ account: AccountName, _ generation: Int64, isDead: Bool, for asker: Asker, until deadline: Duration
+    _ account: AccountName, _ generation: Int64, isDead: Bool, for asker: TokenRequester, until deadline: Duration
   ) async throws(RPCError) {
     guard let grant = accounts[account], let token = grant.token, token.generation == generation else { return }
     if isDead {
@@ -233,7 +236,7 @@ final class TokenRequests: Piece {
         .unsupportedByProvider, "provider \(grant.saved.provider) gives nothing to refresh account \(account) with",
         hint: accounts.loginHint(grant.saved))
     }
-    var asker = Asker(permission.principal)
+    var asker = TokenRequester(permission.principal)
     asker.beyond = grant.mainGeneration
     // With `manage` access the refresh starts at once.
     asker.isPaced = !authorizer.policy.allows(
@@ -265,7 +268,7 @@ final class TokenRequests: Piece {
 
   /// Waits for the work until the deadline: the work continues then, so a slow disk delays no caller.
   private func finish(
-    for asker: Asker, by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void
+    for asker: TokenRequester, by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void
   ) async throws(RPCError) {
     let key = waiters.newWork()
     Task {
@@ -277,7 +280,7 @@ final class TokenRequests: Piece {
 
   /// One commit for all reports that come while it waits for the account's lock.
   private func save(
-    _ report: Saving.Report, of account: AccountName, for asker: Asker, until deadline: Duration
+    _ report: Saving.Report, of account: AccountName, for asker: TokenRequester, until deadline: Duration
   ) async throws(RPCError) {
     let key = saving[account]?.key ?? waiters.newWork()
     saving[account, default: Saving(key: key)].reports.append(report)
@@ -340,7 +343,7 @@ final class TokenRequests: Piece {
 
 // MARK: Methods
 
-extension TokenGet: Served {
+extension TokenGet: RPCHandler {
   /// The access for a token of this kind.
   static func access(of kind: TokenKind?) -> Access { kind == .idToken ? .idToken : .use }
   static func access(for params: Params) -> Access { access(of: params.kind) }
@@ -350,14 +353,14 @@ extension TokenGet: Served {
   }
 }
 
-extension AccountRefresh: Served {
+extension AccountRefresh: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.requests.refresh(call.params, call.permission)
   }
 }
 
-extension TokenReportRejected: Served {
+extension TokenReportRejected: RPCHandler {
   static var subject: Subject<Params> { .account { $0.account } }
   static func access(for params: Params) -> Access { TokenGet.access(of: params.kind) }
   static var accesses: [Access] { TokenGet.accesses }

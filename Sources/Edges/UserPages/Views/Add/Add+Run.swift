@@ -92,14 +92,14 @@ extension Ask {
   }
 
   private func end(_ run: ProviderRun, _ end: ProviderRun.End) {
-    run.ends(end, at: pages.surroundings.now().seconds)
+    run.ends(end, at: pages.system.now().seconds)
     pages.changed(visit)
   }
 
   // MARK: The views
 
   private func shown(_ run: ProviderRun) async -> HTTPReply {
-    for _ in 0..<Self.glances where !run.hasEnded { await pages.surroundings.sleep(Self.glance) }
+    for _ in 0..<Self.glances where !run.hasEnded { await pages.system.sleep(Self.glance) }
     let state = run.state
     switch state.end?.0 {
     case nil: return page(running(run, state))

@@ -5,8 +5,8 @@ import Hooks
 import UnixSocket
 
 /// The counts of other parts of the daemon, as metrics.
-enum Measuring {
-  static func families(_ socket: SocketServer.Figures) -> [MetricFamily] {
+enum MetricsSources {
+  static func families(_ socket: SocketServer.SocketStatistics) -> [MetricFamily] {
     var open = MetricFamily(.gauge, "grantd_socket_connections", "Connections of the socket that are open.")
     open.add(socket.connections)
     var accepted = MetricFamily(.counter, "grantd_socket_accepted_connections", "Connections that got a place.")
@@ -32,14 +32,14 @@ enum Measuring {
   }
 
   /// Its part of `broker.status`.
-  static func heldBack(_ socket: SocketServer.Figures) -> BrokerStatus.HeldBackView? {
+  static func heldBack(_ socket: SocketServer.SocketStatistics) -> BrokerStatus.HeldBackView? {
     guard !socket.heldBack.isEmpty else { return nil }
     return .init(
       counts: Dictionary(uniqueKeysWithValues: socket.heldBack.map { ($0.key.rawValue, Int64(clamping: $0.value)) }),
       latest: socket.latestHeldBack)
   }
 
-  static func families(_ hooks: Hooks.Figures) -> [MetricFamily] {
+  static func families(_ hooks: Hooks.HookStatistics) -> [MetricFamily] {
     var runs = MetricFamily(.counter, "grantd_hook_runs", "Runs of on_event hooks that ended, by result.")
     for result in HookResult.allCases { runs.add(hooks.results[result, default: 0], ["result": result.rawValue]) }
     var dropped = MetricFamily(.counter, "grantd_hook_runs_dropped", "Runs of hooks that gave way, as too many waited.")

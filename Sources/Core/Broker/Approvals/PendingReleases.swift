@@ -3,18 +3,18 @@ import Principals
 
 /// Token releases that wait for approval, and approvals for a time. Only in memory; times are since boot, which no user
 /// can set.
-struct Releases {
+struct PendingReleases {
   /// The limits of pending requests: in total, per holder, and per unit of a holder.
   static let most = 256
   static let mostPerHolder = 64
   static let mostPerUnit = 8
-  /// Words that hold at once.
-  static let mostWords = 256
+  /// Approvals that are active at once.
+  static let mostApprovals = 256
   /// The maximum duration of one approval.
-  static let longestWord = Duration.seconds(3600)
+  static let longestApproval = Duration.seconds(3600)
 
   /// Who asks, as rules and the audit trail see it. Another process that is the same in all of this is the same asker.
-  typealias Asker = AuditEntry.Who
+  typealias Requester = AuditCaller
 
   struct Question: Hashable {
     var account: String
@@ -65,13 +65,13 @@ struct Releases {
     fileprivate(set) var phase = Phase.waiting
   }
 
-  struct Word {
+  struct Approval {
     /// The release that it was given for.
     let id: String
     let question: Question
     /// The one who asked when it was said; it holds for all who are the same asker.
     let caller: Principal
-    var asker: Asker { Asker(caller) }
+    var asker: Requester { Requester(caller) }
     let isAllowed: Bool
     let until: Duration
     /// How many more requests it holds for; nil: any number.
@@ -79,19 +79,19 @@ struct Releases {
   }
 
   /// The result of an answer.
-  enum Taken: Equatable {
-    case taken
+  enum DecisionOutcome: Equatable {
+    case accepted
     /// Nothing waits under that id.
-    case nothing
+    case notFound
     /// It is the process that asked.
-    case own
-    /// A word for some time is for a caller that can be told from others of its user.
-    case unknownAsker
+    case ownRequest
+    /// An approval for some time is for a caller that can be told from others of its user.
+    case unidentifiedCaller
     case tooMany
   }
 
   private var byID: [String: Release] = [:]
-  private var words: [Word] = []
+  private var approvals: [Approval] = []
 
   /// The oldest first.
   var waiting: [Release] {
@@ -101,15 +101,15 @@ struct Releases {
   subscript(id: String) -> Release? { byID[id] }
 
   /// The active approval or denial for it; nil: a user must be asked. The latest one applies.
-  mutating func word(on question: Question, of caller: Principal, at now: Duration) -> Word? {
-    let asker = Asker(caller)
-    let index = words.lastIndex { word in
-      guard word.asker == asker, word.until > now, word.left != 0 else { return false }
-      return word.isAllowed ? word.question.covers(question) : word.question == question
+  mutating func approval(on question: Question, of caller: Principal, at now: Duration) -> Approval? {
+    let asker = Requester(caller)
+    let index = approvals.lastIndex { approval in
+      guard approval.asker == asker, approval.until > now, approval.left != 0 else { return false }
+      return approval.isAllowed ? approval.question.covers(question) : approval.question == question
     }
     guard let index else { return nil }
-    if let left = words[index].left { words[index].left = left - 1 }
-    return words[index]
+    if let left = approvals[index].left { approvals[index].left = left - 1 }
+    return approvals[index]
   }
 
   /// Begins to wait; false: too many do.
@@ -118,9 +118,9 @@ struct Releases {
   ) -> Bool {
     var shares = Shares(all: Self.most, perHolder: Self.mostPerHolder)
     for release in byID.values { _ = shares.take(for: release.caller.holder) }
-    let own = Asker(caller)
+    let own = Requester(caller)
     let unit = byID.values.filter {
-      let other = Asker($0.caller)
+      let other = Requester($0.caller)
       return $0.caller.holder == caller.holder && other.unit == own.unit && other.userUnit == own.userUnit
     }
     guard byID[id] == nil, shares.shortage(for: caller.holder) == nil, unit.count < Self.mostPerUnit else {
@@ -133,27 +133,27 @@ struct Releases {
   /// A user's answer, for one request or for a time.
   mutating func take(
     _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Principal, at now: Duration
-  ) -> Taken {
-    guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
+  ) -> DecisionOutcome {
+    guard let release = byID[id], release.phase == .waiting, now < release.until else { return .notFound }
     // Indistinguishable callers are equal: the kernel reports 0 for processes of other namespaces.
-    guard !isAllowed || !(approver.pid == 0 || Self.isOwn(approver, release.caller)) else { return .own }
+    guard !isAllowed || !(approver.pid == 0 || Self.isOwn(approver, release.caller)) else { return .ownRequest }
     if span != nil || calls != nil {
-      words.removeAll { $0.until <= now || $0.left == 0 }
-      guard Asker(release.caller).isMoreThanUser else { return .unknownAsker }
-      guard words.count < Self.mostWords else { return .tooMany }
-      words.append(
-        Word(
+      approvals.removeAll { $0.until <= now || $0.left == 0 }
+      guard Requester(release.caller).isMoreThanUser else { return .unidentifiedCaller }
+      guard approvals.count < Self.mostApprovals else { return .tooMany }
+      approvals.append(
+        Approval(
           id: id, question: release.question, caller: release.caller, isAllowed: isAllowed,
-          until: now + min(span ?? Self.longestWord, Self.longestWord), left: calls))
+          until: now + min(span ?? Self.longestApproval, Self.longestApproval), left: calls))
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
-    return .taken
+    return .accepted
   }
 
   /// Whether it is the process that asked. Of a caller over TCP no process is known, but which service it is.
   private static func isOwn(_ approver: Principal, _ asker: Principal) -> Bool {
     guard asker.pid == 0 else { return approver.pid == asker.pid }
-    let (approver, asker) = (Asker(approver), Asker(asker))
+    let (approver, asker) = (Requester(approver), Requester(asker))
     guard approver.uid == asker.uid, approver.unit == asker.unit, approver.userUnit == asker.userUnit else {
       return false
     }
@@ -167,16 +167,16 @@ struct Releases {
   mutating func remove(_ id: String) { byID[id] = nil }
 
   /// Ends an answer that is active. Nil: there is none with this id, or `mayEnd` is false for it.
-  mutating func revoke(_ id: String, at now: Duration, if mayEnd: (Question) -> Bool) -> Word? {
-    let index = words.firstIndex { $0.id == id && $0.until > now && $0.left != 0 && mayEnd($0.question) }
-    return index.map { words.remove(at: $0) }
+  mutating func revoke(_ id: String, at now: Duration, if mayEnd: (Question) -> Bool) -> Approval? {
+    let index = approvals.firstIndex { $0.id == id && $0.until > now && $0.left != 0 && mayEnd($0.question) }
+    return index.map { approvals.remove(at: $0) }
   }
 
   /// A new policy is active: approvals under the old one end.
-  mutating func forgetWords() { words = [] }
+  mutating func forgetApprovals() { approvals = [] }
 }
 
-extension Releases {
+extension PendingReleases {
   /// Digits and letters that cannot be confused (Crockford's base 32).
   private static let letters = Array("0123456789abcdefghjkmnpqrstvwxyz")
 
@@ -187,27 +187,27 @@ extension Releases {
 
   /// Who it is, for people. A user's own unit is said to be one: it may have the name of one of the system's.
   static func words(for caller: Principal) -> String {
-    let who = Asker(caller)
+    let who = Requester(caller)
     let unit = who.userUnit.map { "user unit \($0)" } ?? who.unit
     let program = who.executable.map { exe in exe + (unit.map { " in \($0)" } ?? "") } ?? unit
     return "\(program ?? "a program") of \(caller.user)"
   }
 
   /// - Parameter wall: the wall clock at a time since the machine started.
-  func words(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
-    words.filter { $0.until > now && $0.left != 0 }.map { word in
+  func approvals(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
+    approvals.filter { $0.until > now && $0.left != 0 }.map { approval in
       StandingWordView(
-        account: word.question.account, method: word.question.method,
-        kind: word.question.isIDToken ? .idToken : nil, scopes: word.question.scopes?.sorted(),
-        resource: word.question.resource,
-        caller: ReleaseCaller(anyOf: word.caller),
-        allowed: word.isAllowed, until: wall(word.until), request: word.question.request?.line,
-        calls_left: word.left.map(Int64.init), id: word.id)
+        account: approval.question.account, method: approval.question.method,
+        kind: approval.question.isIDToken ? .idToken : nil, scopes: approval.question.scopes?.sorted(),
+        resource: approval.question.resource,
+        caller: ReleaseCaller(anyOf: approval.caller),
+        allowed: approval.isAllowed, until: wall(approval.until), request: approval.question.request?.line,
+        calls_left: approval.left.map(Int64.init), id: approval.id)
     }
   }
 }
 
-extension Releases.Release {
+extension PendingReleases.Release {
   func view(wall: (Duration) -> Int64, outcome: String? = nil) -> ReleaseView {
     ReleaseView(
       id: id, account: question.account, method: question.method, kind: question.isIDToken ? .idToken : nil,

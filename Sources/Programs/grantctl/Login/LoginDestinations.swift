@@ -1,7 +1,7 @@
 import BrokerAPI
 
 /// Brings the first place before a person where they can sign in, of those that the broker offers, in its order.
-struct SignInPlaces: Sendable {
+struct LoginDestinations: Sendable {
   let shell: Shell
   /// Programs may be started.
   var isBrowserWanted: Bool

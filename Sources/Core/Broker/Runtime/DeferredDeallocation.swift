@@ -9,7 +9,7 @@ protocol Divisible {
 /// A value that takes long to free, such as the grants of a whole backup: a hundred thousand of them take a tenth of a
 /// second. It is freed outside the actor, which must hold no part of it, in steps between other work: there are only as
 /// many threads for such work as processors.
-final class Large<Value: Divisible & Sendable>: Sendable {
+final class DeferredDeallocation<Value: Divisible & Sendable>: Sendable {
   private let content: Mutex<Value?>
 
   init(_ value: Value) { content = Mutex(value) }
@@ -20,14 +20,14 @@ final class Large<Value: Divisible & Sendable>: Sendable {
   func free() {
     Task.detached {
       guard var value = self.content.withLock({ $0.take() }) else { return }
-      while value.shorten() { await giveWay() }
+      while value.shorten() { await yieldActor() }
     }
   }
 }
 
 extension Array {
   /// False: it was empty.
-  fileprivate mutating func letGo(_ count: Int) -> Bool {
+  fileprivate mutating func releaseBatch(_ count: Int) -> Bool {
     guard !isEmpty else { return false }
     removeLast(Swift.min(count, self.count))
     return true
@@ -36,7 +36,7 @@ extension Array {
 
 extension Array: Divisible {
   /// The kernel takes the pages of bytes back at once.
-  mutating func shorten() -> Bool { Element.self != UInt8.self && letGo(Slices.light) }
+  mutating func shorten() -> Bool { Element.self != UInt8.self && releaseBatch(Batch.light) }
 }
 
 extension Backup: Divisible {

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// What one connection keeps of the decisions for its requests to a provider's API.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ForwardLaneTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ConnectionForwardCacheTests {
   private static let feed = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "feed.service")
   private static let rule = Rule(name: "feed", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
 
@@ -35,8 +35,8 @@ import Testing
   }
 
   /// The lane of a connection that has sent one request.
-  private func lane(_ rig: Rig, by first: ForwardRequest? = nil) async throws -> ForwardLane {
-    let lane = rig.router.forwardLane(for: .process(Self.feed))
+  private func lane(_ rig: Rig, by first: ForwardRequest? = nil) async throws -> ConnectionForwardCache {
+    let lane = rig.router.forwardCache(for: .process(Self.feed))
     let first = first ?? request()
     #expect(lane.authorized(first) == nil)
     lane.keep(try await authorize(rig, first), of: first)
@@ -119,7 +119,7 @@ import Testing
   @Test("Nothing of the request that it was asked for is kept")
   func released() async throws {
     let rig = try await Rig.ofServers(configuration())
-    let lane = rig.router.forwardLane(for: .process(Self.feed))
+    let lane = rig.router.forwardCache(for: .process(Self.feed))
     weak var kept: FakeSession?
     do {
       let session = FakeSession(Self.feed)
@@ -177,7 +177,9 @@ import Testing
       await rig.reason { try await rig.call(TokenReportRejected.self, report, as: Self.feed) }
         == .temporarilyUnavailable)
     sent.basis.note(rig.broker.cache.slot(of: account("work")))
-    let (own, other) = (rig.router.forwardLane(for: .process(Self.feed)), rig.router.forwardLane(for: .process(.root)))
+    let (own, other) = (
+      rig.router.forwardCache(for: .process(Self.feed)), rig.router.forwardCache(for: .process(.root))
+    )
     for lane in [own, other] { lane.keep(sent, of: request()) }
     #expect(own.authorized(request()) == nil && other.authorized(request()) != nil)
   }

@@ -3,7 +3,7 @@ import Principals
 /// The order of logins if only one can wait at a time: refused holders form a queue, and after a login the first of
 /// them has a short time to start its own. So no user can reserve a provider by starting and cancelling logins, even
 /// with others.
-struct LoginTurns {
+struct LoginQueue {
   private struct Refused {
     let holder: Holder
     /// A holder that has not asked again by then has given up. A time since boot.

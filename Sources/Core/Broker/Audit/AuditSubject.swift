@@ -4,8 +4,8 @@ public import Principals
 
 /// The user whose refusals, or whose other records, have a share together. A user chooses control groups, executables and
 /// subordinate user ids, and may have several units, so none of these has a separate share.
-public struct AuditRefuser: Sendable, Hashable {
-  public enum Standing: String, Sendable, CaseIterable {
+public struct AuditSubject: Sendable, Hashable {
+  public enum RuleCoverage: String, Sendable, CaseIterable {
     /// Root and the broker's own user.
     case own
     /// A rule is for the caller.
@@ -17,7 +17,7 @@ public struct AuditRefuser: Sendable, Hashable {
 
   /// Nil: the kernel did not name the caller, or there are too many holders to count each.
   public let holder: Holder?
-  public let standing: Standing
+  public let standing: RuleCoverage
 
   public init(_ holder: Holder?, isNamed: Bool) {
     self.holder = holder?.user
@@ -30,12 +30,12 @@ public struct AuditRefuser: Sendable, Hashable {
     (self.holder, standing) = (holder.user, .event)
   }
 
-  static let unknown = AuditRefuser(nil, isNamed: false)
+  static let unknown = AuditSubject(nil, isNamed: false)
 
   var isRefusal: Bool { standing != .event }
 
   /// The user id, or the unit of a user that the service manager made for it.
-  var who: AuditEntry.Who {
+  var who: AuditCaller {
     switch holder {
     case .root: .init(uid: 0)
     case .owner, nil: .init(uid: nil)
@@ -53,14 +53,14 @@ extension AuditEntry {
   static let severalMethods = "*"
 
   /// Counts the refusals beyond the refuser's budget.
-  init(moreRefusalsOf refuser: AuditRefuser) {
+  init(moreRefusalsOf refuser: AuditSubject) {
     self.init(
       action: .admin, method: Self.severalMethods, who: refuser.who, result: ErrorReason.notPermitted.rawValue)
     detail = "more refusals of \(refuser.name), beyond those recorded one by one"
   }
 
   /// The same by any program of the user.
-  func byAnyProgram(of user: AuditRefuser) -> AuditEntry {
+  func byAnyProgram(of user: AuditSubject) -> AuditEntry {
     var entry = self
     entry.who = user.who
     let note = "by more programs of \(user.name)"
@@ -78,16 +78,16 @@ struct AuditBudgets {
   /// Holders that are counted apart.
   static let holders = 1024
 
-  private var holders: [AuditRefuser: TokenBucket] = [:]
+  private var holders: [AuditSubject: TokenBucket] = [:]
   private var allUnnamed = TokenBucket(Self.allUnnamed, per: .seconds(60))
 
   enum Answer: Equatable {
     case record
     /// Count it in the record of this one's further refusals.
-    case countOnly(AuditRefuser)
+    case countOnly(AuditSubject)
   }
 
-  mutating func take(_ refuser: AuditRefuser, at uptime: Int64) -> Answer {
+  mutating func take(_ refuser: AuditSubject, at uptime: Int64) -> Answer {
     guard refuser.standing != .own else { return .record }
     let now = Duration.milliseconds(uptime)
     if holders[refuser] == nil, holders.count >= Self.holders {
@@ -111,14 +111,14 @@ struct AuditPrograms {
   static let users = 1024
 
   private struct Known {
-    var programs: Deque<AuditEntry.Who> = []
+    var programs: Deque<AuditCaller> = []
     var budget = TokenBucket(AuditPrograms.perUser, per: .seconds(60))
   }
 
-  private var known: [AuditRefuser: Known] = [:]
+  private var known: [AuditSubject: Known] = [:]
 
   /// Whether the program gets no separate record.
-  mutating func isBeyond(_ program: AuditEntry.Who, of user: AuditRefuser, at uptime: Int64) -> Bool {
+  mutating func isBeyond(_ program: AuditCaller, of user: AuditSubject, at uptime: Int64) -> Bool {
     let now = Duration.milliseconds(uptime)
     if known[user] == nil, known.count >= Self.users {
       known = known.filter { !$0.value.budget.isFull(at: now) }

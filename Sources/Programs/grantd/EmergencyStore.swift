@@ -7,7 +7,7 @@ import SQLiteStore
 
 /// The emergency copy of tokens that the state folder refuses at a stop: next to the socket, or in the runtime
 /// directory. Those are other file systems than the state's, usually in memory. The next start merges it.
-struct Rescue {
+struct EmergencyStore {
   private let paths: [String]
   /// When the folders are emptied.
   private let end: String
@@ -26,7 +26,7 @@ struct Rescue {
   func takeOver(into store: SQLiteStore, _ logger: Logger) async throws(DaemonFailure) {
     for path in paths {
       do throws(StoreError) {
-        let taken = try await store.takeRescued(from: path)
+        let taken = try await store.loadEmergencySave(from: path)
         if taken.isForeign {
           logger.warning("other users can write \(path), so it is not from grantd: it was not used")
         }

@@ -5,7 +5,7 @@ import Principals
 
 /// The cached tokens of one connection. Its caller's decisions are kept until the token or the policy changes, so a
 /// request costs a name comparison, a clock reading and a count, without a lock.
-final class CachedLane: CachedTokens {
+final class ConnectionTokenCache: CachedTokens {
   private final class Known {
     let account: [UInt8]
     let found: TokenCache.Found
@@ -37,7 +37,7 @@ final class CachedLane: CachedTokens {
   private let cache: TokenCache
   private let principal: Principal
   private let pid: Int32
-  private let who: AuditEntry.Who
+  private let who: AuditCaller
   /// A program asks for one account, or for a few in turn.
   // Used by only one loop: the runtime's check on each request cannot fail.
   @exclusivity(unchecked) private var latest: Known?
@@ -49,7 +49,7 @@ final class CachedLane: CachedTokens {
     self.cache = cache
     self.principal = principal
     pid = principal.pid
-    who = AuditEntry.Who(principal)
+    who = AuditCaller(principal)
   }
 
   func reply(
@@ -104,6 +104,6 @@ final class CachedLane: CachedTokens {
     audit.scopes = entry.scopes
     audit.generation = entry.generation
     audit.rule = known.found.rule
-    known.line = cache.trail.line(audit, pid: pid, at: now, refuser: AuditRefuser(eventsOf: principal.holder))
+    known.line = cache.trail.line(audit, pid: pid, at: now, refuser: AuditSubject(eventsOf: principal.holder))
   }
 }

@@ -39,7 +39,7 @@ extension AuditRecord {
   }
 }
 
-extension AuditEntry.Who {
+extension AuditCaller {
   /// `mail-sync.service`, or the executable's name, and the user. Escaped: who runs there may have chosen the name.
   var words: String {
     guard let uid else { return "the broker itself" }

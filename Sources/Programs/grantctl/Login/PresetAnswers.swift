@@ -2,7 +2,7 @@ import ArgumentParser
 import BrokerAPI
 
 /// What the command line answers ahead, where a login needs more of the person than to sign in.
-struct GivenAnswers: ParsableArguments {
+struct PresetAnswers: ParsableArguments {
   /// The words of `replace_session` in the configuration.
   static let oldest = "oldest"
   static let offline = "offline"

@@ -2,8 +2,8 @@ import BrokerAPI
 import PlainText
 
 /// What needs somebody's eye beside the accounts' own errors: providers, the store, the clock, logins that end soon.
-struct Troubles {
-  struct Trouble: Equatable {
+struct Problems {
+  struct Problem: Equatable {
     var what: Cell
     /// More of it, and what to do.
     var notes: [String]
@@ -13,7 +13,7 @@ struct Troubles {
   private static let noticedSkew = 5.0
   private static let indent = "    "
 
-  private(set) var all: [Trouble] = []
+  private(set) var all: [Problem] = []
 
   init() {}
 
@@ -148,10 +148,10 @@ struct Troubles {
 
   func lines(width: Int?, colour: Bool) -> [String] {
     let columns = max(24, (width ?? 80) - Self.indent.count)
-    return all.flatMap { trouble -> [String] in
-      let first = SafeText.wrapped(trouble.what.text, columns: max(24, width ?? 80))
-      let notes = trouble.notes.flatMap(SafeText.lines).flatMap { SafeText.wrapped($0, columns: columns) }
-      return first.map { Cell($0, trouble.what.tone).padded(to: 0, colour: colour) } + notes.map { Self.indent + $0 }
+    return all.flatMap { problem -> [String] in
+      let first = SafeText.wrapped(problem.what.text, columns: max(24, width ?? 80))
+      let notes = problem.notes.flatMap(SafeText.lines).flatMap { SafeText.wrapped($0, columns: columns) }
+      return first.map { Cell($0, problem.what.tone).padded(to: 0, colour: colour) } + notes.map { Self.indent + $0 }
     }
   }
 }
@@ -165,9 +165,9 @@ extension AccountView.Report {
 }
 
 extension Shell {
-  func say(_ troubles: Troubles) {
+  func say(_ problems: Problems) {
     terminal.say("")
-    terminal.say(troubles.lines(width: terminal.width, colour: terminal.usesColour))
+    terminal.say(problems.lines(width: terminal.width, colour: terminal.usesColour))
   }
 }
 

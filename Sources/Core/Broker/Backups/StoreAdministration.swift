@@ -1,7 +1,7 @@
 public import OAuth
 
 /// The store's secrets as an admin sees them: the key that they are sealed under, and copies of them for elsewhere.
-public protocol Vault: Sendable {
+public protocol StoreAdministration: Sendable {
   /// Seals everything under a new key while the store is in use. On return, earlier and waiting commits are under the
   /// new key. The process may end at any time without loss: the next start completes or undoes the rotation.
   func rotateKey() async throws(KeyRotationError) -> KeyRotation

@@ -2,7 +2,7 @@ public import Broker
 import SQLiteStore
 
 // Backups are those of the machine's own database; all machines have the same key, so that no machine changes it.
-extension PostgreSQLStore: Vault {
+extension PostgreSQLStore: StoreAdministration {
   public func rotateKey() async throws(KeyRotationError) -> KeyRotation {
     throw .fixed(source: "the fleet: every machine that shares \(location) has the same key")
   }

@@ -3,7 +3,7 @@ import BrokerAPI
 import PlainText
 
 /// An event in the form for a hook: foreign texts cleaned and limited, the environment, the line of JSON.
-struct Occasion {
+struct HookInput {
   /// Unicode scalars of a text for people.
   static let longestText = 512
   /// If the broker itself has none.

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Whose requests may be under way at a provider.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct CallPlacesTests {
+@Suite(.scheduled, .timeLimit(.minutes(1))) struct ProviderCallLimiterTests {
   private func rig() async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -88,16 +88,16 @@ import Testing
   }
 
   @BrokerActor private final class Granted {
-    var places: [(holder: Holder, place: CallPlaces.Place)] = []
+    var places: [(holder: Holder, place: ProviderCallLimiter.Permit)] = []
   }
 
   @Test("A place that becomes free goes to the next in turn, not to those again who were first")
   @BrokerActor func turns() async throws {
     let rig = try await rig()
-    let places = CallPlaces(rig.broker.runtime.waiters)
+    let places = ProviderCallLimiter(rig.broker.runtime.waiters)
     let name = ProviderName(rawValue: "example")!
     let end = rig.broker.runtime.clock.uptime + .seconds(60)
-    var held: [CallPlaces.Place] = []
+    var held: [ProviderCallLimiter.Permit] = []
     for user in 1...4 as ClosedRange<UInt32> {
       for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(user), until: end)) }
     }
@@ -111,13 +111,13 @@ import Testing
       }
     }
     for _ in 0..<2 {
-      held.removeFirst().giveBack()
+      held.removeFirst().release()
       await settle()
     }
     #expect(granted.places.map(\.holder) == [.user(1), .user(5)])
-    for place in held { place.giveBack() }
+    for place in held { place.release() }
     for _ in 0..<8 {
-      for (_, place) in granted.places { place.giveBack() }
+      for (_, place) in granted.places { place.release() }
       await settle()
     }
     for task in tasks { try await task.value }

@@ -39,18 +39,18 @@ extension [SessionView] {
     return idle.oldest(besides: []) ?? idle.first
   }
 
-  /// The session that a wish names: ``GivenAnswers/oldest``, ``GivenAnswers/offline`` or an ID.
+  /// The session that a wish names: ``PresetAnswers/oldest``, ``PresetAnswers/offline`` or an ID.
   ///
   /// - Returns: its ID, or what is wrong with the wish.
   func chosen(by wish: String, besides replaced: Set<String> = []) -> Result<String, Objection> {
     let found: SessionView?
     switch wish {
-    case GivenAnswers.oldest:
+    case PresetAnswers.oldest:
       found = oldest(besides: replaced)
       if found == nil {
         return .failure(Objection("The provider does not say which session is the oldest: choose one by its ID."))
       }
-    case GivenAnswers.offline:
+    case PresetAnswers.offline:
       found = offline(besides: replaced)
       if found == nil {
         return .failure(Objection("The provider does not report inactive sessions: choose one by its ID."))

@@ -1,7 +1,7 @@
 public import OAuth
 
 /// Clock and entropy: read only by the composition root.
-public struct Surroundings: Sendable {
+public struct SystemDependencies: Sendable {
   /// The wall clock: may be wrong, and may step.
   public var now: @Sendable () -> Timestamp
   /// Time since the machine started, suspended time included: never steps. What deadlines are counted on.

@@ -7,7 +7,7 @@ import Principals
 /// Requests of one connection that need no decision on the broker's actor. The token and the address of the previous request
 /// are reused until the token, the provider's settings or the policy change; the rules are evaluated for each request. All
 /// others go to ``LoopbackBroker/authorize(_:session:)``. Lives on one event loop.
-public final class ForwardLane {
+public final class ConnectionForwardCache {
   private final class Known {
     let basis: AuthorizedBasis
     let slot: TokenCache.Slot
@@ -35,7 +35,7 @@ public final class ForwardLane {
 
   private let broker: Broker
   private let principal: Principal
-  private let who: AuditEntry.Who
+  private let who: AuditCaller
   private let holder: Holder
   /// The accounts for which a program sends requests: one, or a few alternating.
   private var latest: (account: String, known: Known)?
@@ -44,7 +44,7 @@ public final class ForwardLane {
   init(_ broker: Broker, _ principal: Principal) {
     self.broker = broker
     self.principal = principal
-    who = AuditEntry.Who(principal)
+    who = AuditCaller(principal)
     holder = principal.holder
   }
 
@@ -117,7 +117,7 @@ public final class ForwardLane {
     var entry = AuditEntry(action: action, method: RequestSend.name, account: account, who: who)
     entry.rule = rule
     known.line = trail.line(
-      entry, pid: principal.pid, at: now, refuser: AuditRefuser(eventsOf: holder)
+      entry, pid: principal.pid, at: now, refuser: AuditSubject(eventsOf: holder)
     ).map { (rule, $0) }
   }
 

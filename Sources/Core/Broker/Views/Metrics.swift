@@ -3,7 +3,7 @@ import Grants
 
 /// The counts for `broker.metrics`: by provider, so their number is limited by the configuration.
 @BrokerActor
-final class Measures {
+final class Metrics {
   /// Upper bounds in seconds; a request to a provider takes from some milliseconds to the transport's time-out.
   nonisolated static let refreshBuckets: [Duration] = [
     .milliseconds(50), .milliseconds(100), .milliseconds(250), .milliseconds(500), .seconds(1), .milliseconds(2500),
@@ -17,7 +17,7 @@ final class Measures {
 
   struct Provider: Sendable {
     var refreshes: [RefreshOutcome: UInt64] = [:]
-    var refreshDuration = Histogram(bounds: Measures.refreshBuckets)
+    var refreshDuration = Histogram(bounds: Metrics.refreshBuckets)
     var loginsCompleted: UInt64 = 0
     var loginsFailed: UInt64 = 0
     var unreachable: UInt64 = 0
@@ -29,7 +29,7 @@ final class Measures {
   private(set) var providers: [ProviderName: Provider] = [:]
   private(set) var commits: UInt64 = 0
   private(set) var failedCommits: UInt64 = 0
-  private(set) var commitDuration = Histogram(bounds: Measures.commitBuckets)
+  private(set) var commitDuration = Histogram(bounds: Metrics.commitBuckets)
   private(set) var eventsDropped: UInt64 = 0
   /// Counts from other parts of the daemon.
   var sources: [@Sendable () -> [MetricFamily]] = []

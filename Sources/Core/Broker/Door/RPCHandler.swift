@@ -2,7 +2,7 @@ import BrokerAPI
 import Principals
 
 /// A method with its implementation, in the file of the piece that does the work.
-protocol Served: RPCMethod {
+protocol RPCHandler: RPCMethod {
   static var subject: Subject<Params> { get }
   /// The access for this request: ``access``, or for some parameters another kind.
   static func access(for params: Params) -> Access
@@ -41,7 +41,7 @@ struct Call<Method: RPCMethod>: Sendable {
   var caller: Principal { session.principal }
 }
 
-extension Served {
+extension RPCHandler {
   static var subject: Subject<Params> { .broker }
   static func access(for params: Params) -> Access { access }
   static var accesses: [Access] { [access] }
@@ -55,7 +55,7 @@ extension Served {
   @BrokerActor static func checkAgain(_ call: Call<Self>, by broker: Broker) throws(RPCError) {}
 }
 
-extension Served where Self: TokenRelease {
+extension RPCHandler where Self: TokenRelease {
   static var subject: Subject<Params> { .account { $0.account } }
 
   @BrokerActor static func approved(

@@ -6,7 +6,7 @@ import Principals
 /// Limits the requests that callers have sent to a provider at the same time. Each holder has a share of the places, and
 /// waiting holders take turns. A place is held until the request is over, even if its caller stops waiting before.
 @BrokerActor
-final class CallPlaces {
+final class ProviderCallLimiter {
   private struct Line {
     var shares = Shares(all: Limit.callerConnections, perHolder: Limit.callsPerHolder)
     /// The holders in ``waiting``, next one first.
@@ -20,15 +20,15 @@ final class CallPlaces {
 
   init(_ waiters: Waiters) { self.waiters = waiters }
 
-  /// A place, held until ``giveBack()``.
+  /// A permit, held until ``release()``.
   @BrokerActor
-  final class Place {
+  final class Permit {
     private var end: (@BrokerActor () -> Void)?
 
     init(_ end: @escaping @BrokerActor () -> Void) { self.end = end }
 
     /// Has an effect once.
-    func giveBack() {
+    func release() {
       end?()
       end = nil
     }
@@ -39,9 +39,9 @@ final class CallPlaces {
   /// - Throws: `overloaded` where there is none in time.
   func take(
     _ name: ProviderName, for holder: Holder, until deadline: Duration, session: (any Session)? = nil
-  ) async throws(RPCError) -> Place {
+  ) async throws(RPCError) -> Permit {
     try await wait(name, holder, until: deadline, session)
-    return Place { [weak self] in self?.giveBack(name, of: holder) }
+    return Permit { [weak self] in self?.release(name, of: holder) }
   }
 
   private func wait(
@@ -66,7 +66,7 @@ final class CallPlaces {
         hint: "Wait for their answers, or ask again with a longer `timeout`.")
   }
 
-  private func giveBack(_ name: ProviderName, of holder: Holder) {
+  private func release(_ name: ProviderName, of holder: Holder) {
     lines[name]?.shares.giveBack(of: holder)
     grant(name)
     if let line = lines[name], line.shares.isEmpty, line.waiting.isEmpty { lines[name] = nil }

@@ -9,7 +9,7 @@ import StoreRows
 import Synchronization
 
 /// Accounts that the state folder did not take at the end of a run, and that this run has in memory until it does.
-struct Rescued: Sendable {
+struct EmergencySave: Sendable {
   /// The file that they are in.
   let path: String
   /// For the file: merged data are not merged again.
@@ -27,12 +27,12 @@ struct Rescued: Sendable {
   static func ids(_ values: [String: String]) -> [Substring] { values[value, default: ""].split(separator: " ") }
 
   /// The state's record after these are in it.
-  static func ids(_ values: [String: String], with rescued: [Rescued]) -> String {
+  static func ids(_ values: [String: String], with rescued: [EmergencySave]) -> String {
     (ids(values) + rescued.map { $0.id[...] }).suffix(remembered).joined(separator: " ")
   }
 }
 
-extension [Rescued] {
+extension [EmergencySave] {
   /// Each account in its newest form.
   var newest: [AccountName: StoredAccount] {
     reduce(into: [:]) { all, one in
@@ -42,7 +42,7 @@ extension [Rescued] {
 }
 
 /// The data that a start merged.
-public struct TakenOver: Sendable, Equatable {
+public struct RecoveredState: Sendable, Equatable {
   public let accounts: [AccountName]
   /// Accounts whose secrets cannot be opened: the state keeps its own.
   public var unreadable: [AccountName] = []
@@ -51,7 +51,7 @@ public struct TakenOver: Sendable, Equatable {
   /// Why they are not in the state yet; nil: they are. Until then they are in memory and in the file.
   public var failure: StoreError?
 
-  static let nothing = TakenOver(accounts: [])
+  static let nothing = RecoveredState(accounts: [])
 }
 
 // Accounts that the state folder refuses at the end of a run are written into a database next to the socket, sealed
@@ -80,7 +80,7 @@ extension SQLiteStore {
       var state = StoredState()
       for one in rescued { state.take(one.rest) }
       state.take(rest)
-      state.values[Rescued.value] = id
+      state.values[EmergencySave.value] = id
       do {
         try Opening.write(state, all, under: key, to: draft, Opening.writing)
       } catch {
@@ -102,15 +102,15 @@ extension SQLiteStore {
   /// file is removed once its data are in the state.
   ///
   /// - Throws: if the file cannot be read. One that is permanently unreadable is moved aside first.
-  public func takeRescued(from path: String) async throws(StoreError) -> TakenOver {
+  public func loadEmergencySave(from path: String) async throws(StoreError) -> RecoveredState {
     var status = stat()
     guard lstat(path, &status) == 0 else { return .nothing }
     guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
-      return TakenOver(accounts: [], isForeign: true)
+      return RecoveredState(accounts: [], isForeign: true)
     }
     try Self.prepareFolder(of: path)
     return try await on(queues.commits) { () throws(StoreError) in
-      let rescued: Rescued
+      let rescued: EmergencySave
       do throws(StoreError) {
         rescued = try self.rescued(at: path)
       } catch {
@@ -119,10 +119,10 @@ extension SQLiteStore {
       }
       guard !rescued.accounts.isEmpty || !rescued.rest.changes.isEmpty else {
         Self.dispose(of: rescued)
-        return TakenOver(accounts: [], unreadable: rescued.unreadable)
+        return RecoveredState(accounts: [], unreadable: rescued.unreadable)
       }
       self.home.withLock { $0.rescued.append(rescued) }
-      var taken = TakenOver(accounts: rescued.accounts.keys.sorted(), unreadable: rescued.unreadable)
+      var taken = RecoveredState(accounts: rescued.accounts.keys.sorted(), unreadable: rescued.unreadable)
       do { try self.transaction([]) } catch { taken.failure = .writing(error, at: self.location) }
       return taken
     }
@@ -134,7 +134,7 @@ extension SQLiteStore {
   private static let rescuedMost = 10_000_000
 
   /// The part of the file that is newer than the state.
-  private func rescued(at path: String) throws(StoreError) -> Rescued {
+  private func rescued(at path: String) throws(StoreError) -> EmergencySave {
     let database = try database()
     do {
       let file = try SQLiteConnection(path: path, Opening.writing)
@@ -146,7 +146,7 @@ extension SQLiteStore {
         let note = try db.value("SELECT value FROM meta WHERE name = ?", [.text(Keyring.noteName)])?.blob
         let sealer = try self.sealer(of: note, at: path)
         var rest = try StoredState.readRest(db, sealer: sealer)
-        let id = rest.values.removeValue(forKey: Rescued.value)
+        let id = rest.values.removeValue(forKey: EmergencySave.value)
         let accounts = try PackedRows.page(
           of: db, after: nil, most: Self.rescuedMost, sealer: sealer, in: PackedMemory()
         ).compactMap {
@@ -165,11 +165,11 @@ extension SQLiteStore {
       }
       let sealer = sealer
       let newer: [StoredAccount]? = try database.read { db in
-        let taken = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values)
+        let taken = try EmergencySave.ids(StoredState.readRest(db, sealer: sealer).values)
         guard !taken.contains(id[...]) else { return nil }
         return try accounts.filter { try $0.isNewer(than: db) }
       }
-      return Rescued(
+      return EmergencySave(
         path: path, id: id, accounts: Dictionary((newer ?? []).map { ($0.grant.account, $0) }) { $1 },
         unreadable: unreadable,
         rest: newer == nil ? StoredState() : rest)
@@ -194,19 +194,19 @@ extension SQLiteStore {
   }
 
   /// Within the transaction of a commit, before its changes.
-  func put(_ rescued: [Rescued], in db: Database, _ sealer: Sealer) throws {
+  func put(_ rescued: [EmergencySave], in db: Database, _ sealer: Sealer) throws {
     guard !rescued.isEmpty else { return }
     for account in rescued.newest.values where try account.isNewer(than: db) {
       try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
       try account.put(in: db, sealer: sealer)
     }
     for one in rescued { for change in one.rest.changes { try change.apply(to: db, sealer: sealer) } }
-    let ids = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values, with: rescued)
-    try Change.putValue(Rescued.value, ids).apply(to: db, sealer: sealer)
+    let ids = try EmergencySave.ids(StoredState.readRest(db, sealer: sealer).values, with: rescued)
+    try Change.putValue(EmergencySave.value, ids).apply(to: db, sealer: sealer)
   }
 
   /// They are on disk.
-  func forget(_ rescued: [Rescued]) {
+  func forget(_ rescued: [EmergencySave]) {
     guard !rescued.isEmpty else { return }
     rescueFiles.withLock { _ in
       let current = home.withLock { home in
@@ -217,7 +217,7 @@ extension SQLiteStore {
     }
   }
 
-  private static func dispose(of one: Rescued) {
+  private static func dispose(of one: EmergencySave) {
     if one.unreadable.isEmpty { remove(one.path) } else { putAside(one.path) }
   }
 

@@ -5,12 +5,12 @@ import Testing
 
 @testable import Broker
 
-@Suite struct LoginTurnsTests {
+@Suite struct LoginQueueTests {
   private let place = "cameras://sign-in"
 
   @Test("After a login the next slot belongs to the first refused caller for a time, then to the next")
   func turns() {
-    var turns = LoginTurns()
+    var turns = LoginQueue()
     #expect(turns.first(before: .user(1), at: place, now: .zero) == nil)
     turns.refused(.user(2), at: place, end: .seconds(600), now: .seconds(1))
     turns.refused(.user(3), at: place, end: .seconds(600), now: .seconds(2))
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test("Who comes to the front as the one ahead gives up has a whole turn") func wholeTurn() {
-    var turns = LoginTurns()
+    var turns = LoginQueue()
     turns.refused(.user(2), at: place, end: .zero, now: .zero)
     turns.refused(.user(3), at: place, end: .seconds(600), now: .zero)
     #expect(turns.first(before: .user(1), at: place, now: .seconds(55)) == .user(2))
@@ -39,17 +39,17 @@ import Testing
 
   @Test("A refused holder keeps its turn as long as the login ahead may last, and a minute more")
   func patience() {
-    var turns = LoginTurns()
+    var turns = LoginQueue()
     turns.refused(.user(2), at: place, end: .seconds(600), now: .zero)
     #expect(turns.first(before: .user(1), at: place, now: .seconds(659)) == .user(2))
-    turns = LoginTurns()
+    turns = LoginQueue()
     turns.refused(.user(2), at: place, end: .seconds(600), now: .zero)
     #expect(turns.first(before: .user(1), at: place, now: .seconds(661)) == nil)
   }
 
   @Test("The queue has a bound") func bound() {
-    var turns = LoginTurns()
-    for user in 0..<UInt32(LoginTurns.most + 9) {
+    var turns = LoginQueue()
+    for user in 0..<UInt32(LoginQueue.most + 9) {
       turns.refused(.user(user), at: place, end: .zero, now: .zero)
     }
     var (now, passed) = (Duration.zero, 0)
@@ -58,6 +58,6 @@ import Testing
       turns.started(.user(UInt32(passed - 1)), at: place)
       now += .milliseconds(1)
     }
-    #expect(passed == LoginTurns.most)
+    #expect(passed == LoginQueue.most)
   }
 }

@@ -1,7 +1,7 @@
 import Grants
 
 /// A long computation on the broker's isolation that delays no other work: after a number of steps other work runs.
-struct Slices {
+struct Batch {
   /// Steps of about 5 µs, such as computing an account's due time.
   static let light = 256
   /// Steps of some 20 µs, such as one that describes an account.
@@ -22,21 +22,21 @@ struct Slices {
     left -= 1
     guard left <= 0 else { return }
     left = size
-    await giveWay()
+    await yieldActor()
   }
 }
 
 /// Visits all accounts: a slice at once, the rest between other work. Accounts removed in the interim are visited too.
 @BrokerActor
 func sweep(
-  _ names: SortedNames, by size: Int = Slices.light, _ visit: @escaping @BrokerActor (AccountName) -> Void
+  _ names: SortedNames, by size: Int = Batch.light, _ visit: @escaping @BrokerActor (AccountName) -> Void
 ) {
   var page = names.after(nil, most: size)
   for name in page { visit(name) }
   guard names.count > page.count else { return }
   Task {
     while let last = page.last {
-      await giveWay()
+      await yieldActor()
       page = names.after(last, most: size)
       for name in page { visit(name) }
     }
@@ -49,18 +49,18 @@ func sweep(_ names: [AccountName], by size: Int, _ visit: @escaping @BrokerActor
   for name in names.prefix(size) { visit(name) }
   guard names.count > size else { return }
   Task {
-    var slices = Slices(of: size)
-    await giveWay()
+    var batch = Batch(of: size)
+    await yieldActor()
     for name in names.dropFirst(size) {
       visit(name)
-      await slices.next()
+      await batch.next()
     }
   }
 }
 
 /// Lets all other work run. Not by `Task.yield()`, which bypasses the hooks of Swift's executor: with them the
 /// simulation runs everything in an order that its seed chooses.
-func giveWay() async { await Task {}.value }
+func yieldActor() async { await Task {}.value }
 
 /// Does something with each element, so many at a time.
 ///

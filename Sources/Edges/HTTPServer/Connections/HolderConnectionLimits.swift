@@ -7,7 +7,7 @@ import Principals
 
 /// Places by holder. For a holder's next connection its longest idle one is closed; for another holder's one of the holder
 /// with the most: the longest idle one, else the one that has been sending a request for the longest time.
-final class HolderPlaces: HTTPPlaces {
+final class HolderConnectionLimits: HTTPPlaces {
   private struct Open {
     let connection: HTTPConnection
     let share: Share
@@ -57,7 +57,7 @@ final class HolderPlaces: HTTPPlaces {
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
     let holder = callers.holder(of: peer)
     let waiting = share(holder)
-    guard takePlace(waiting) else { return connection.refuse(waiting) }
+    guard admit(waiting) else { return connection.refuse(waiting) }
     func again(isSearched: Bool) -> () -> Void {
       { [self] in
         budget.giveBack(1, of: waiting)
@@ -78,7 +78,7 @@ final class HolderPlaces: HTTPPlaces {
 
   // MARK: Places
 
-  private func takePlace(_ share: Share) -> Bool {
+  private func admit(_ share: Share) -> Bool {
     for _ in 0..<2 {
       guard let shortage = budget.take(1, for: share) else { return true }
       let makesRoom =
@@ -126,7 +126,7 @@ final class HolderPlaces: HTTPPlaces {
   private func begin(_ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?) {
     // It was closed while its unit was looked for.
     guard connection.progress != .over else { return }
-    guard !isClosed, takePlace(share) else {
+    guard !isClosed, admit(share) else {
       logger.debug("a connection was refused: too many at once", metadata: ["holder": "\(share.text)"])
       return connection.refuse(share)
     }
