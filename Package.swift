@@ -133,7 +133,10 @@ let package = Package(
     room("Pages", ["PlainText"]),
     room(
       "Callback",
-      ["Broker", "Callers", "HTTPServer", "Listening", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1, logging]),
+      [
+        "Broker", "BrokerAPI", "Callers", "HTTPServer", "Listening", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1,
+        logging,
+      ]),
     fastRoom(
       "HTTPServer",
       ["BrokerAPI", "CLinux", "Callers", "Listening", "Platform", "Principals", nioCore, nioPosix, nioHTTP1, logging]),
@@ -268,8 +271,8 @@ let package = Package(
     tests(
       "CallbackTests",
       [
-        "Callback", "Callers", "HTTPServer", "Listening", "Pages", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1,
-        logging, crypto,
+        "Callback", "Callers", "HTTPServer", "Listening", "Pages", "TestSupport", "Broker", "BrokerAPI", "Grants",
+        nioCore, nioPosix, nioHTTP1, logging, crypto,
       ]),
     tests("PagesTests", ["Pages"]),
     tests("UserPagesTests", ["UserPages", "Pages", nioHTTP1]),
@@ -362,7 +365,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       "HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening", "Principals") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "Callback",
-      fuzzed("Broker", "Callers", "HTTPServer", "Listening", "OAuth")
+      fuzzed("Broker", "BrokerAPI", "Callers", "HTTPServer", "Listening", "OAuth")
         + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers") + ["CToml"],

@@ -1,4 +1,5 @@
 import Broker
+import BrokerAPI
 import Crypto
 import Foundation
 import NIOHTTP1
@@ -18,46 +19,58 @@ import Testing
 
   static let cases: [Case] = [
     Case(
-      outcome: .completed(account: "ann@example", provider: "Exam ple"), status: 200,
+      outcome: .done(account: "ann@example", provider: "Exam ple"), status: 200,
       shown: ["Signed in", "You can close this window.", "ann@example", "Exam ple"]),
     Case(
-      outcome: .completed(
+      outcome: .done(
         account: "ann@example", provider: "Exam ple", identity: SignedIn(bestName: "ann@mail.example", name: "Ann X")),
       status: 200, shown: ["Signed in", "Signed in as", "ann@mail.example", "Ann X", "Account"]),
     Case(
-      outcome: .completed(account: "ann", provider: "Exam ple", program: "/usr/bin/feed"), status: 200,
+      outcome: .done(account: "ann", provider: "Exam ple", program: "/usr/bin/feed"), status: 200,
       shown: ["Signed in", "Asked for by", "/usr/bin/feed"]),
     Case(
-      outcome: .expired(again: "Run `grantctl login a b` again."), status: 200,
+      outcome: .expired(RPCError(.loginExpired, "late", hint: "Run `grantctl login a b` again.")), status: 200,
       shown: ["Sign-in expired", "Nothing was stored", "<code>grantctl login a b</code>"]),
     Case(
-      outcome: .providerFault(message: "HTTP 503", hint: ""), status: 502,
+      outcome: .failed(RPCError(.providerError, "HTTP 503", hint: "")), status: 502,
       shown: ["Problem at the provider", "HTTP 503", "<code>grantctl login</code>"]),
+    Case(
+      outcome: .failed(RPCError(.temporarilyUnavailable, "HTTP 503", hint: "wait")), status: 502,
+      shown: ["Problem at the provider", "HTTP 503", "wait"]),
+    Case(
+      outcome: .failed(RPCError(.providerMisconfigured, "no endpoint", hint: "set it")), status: 502,
+      shown: ["Problem at the provider", "no endpoint", "set it"]),
     Case(outcome: .otherUser, status: 403, shown: ["Sign-in of another user", "still open", "--browser-uid"]),
     Case(
       outcome: .unknownUser, status: 403,
       shown: ["Browser not recognized", "still open", "<code>grantctl login --manual</code>"]),
-    Case(outcome: .alreadyCompleted, status: 200, shown: ["Already completed", "You can close this window."]),
+    Case(outcome: .alreadyCompleted(.one), status: 200, shown: ["Already completed", "You can close this window."]),
     Case(
       outcome: .signedOut(provider: "Exam ple"), status: 200,
       shown: ["Signed out", "You can close this window.", "Exam ple"]),
     Case(
-      outcome: .denied(message: "access_denied"), status: 200,
+      outcome: .failed(RPCError(.loginDenied, "access_denied", hint: "")), status: 200,
       shown: ["Sign-in declined", "access_denied", "<code>grantctl login</code>"]),
     Case(
-      outcome: .denied(message: "access_denied", hint: "Run `grantctl login a b` again."), status: 200,
+      outcome: .failed(RPCError(.loginCancelled, "access_denied", hint: "Run `grantctl login a b`.")), status: 200,
       shown: ["Sign-in declined", "access_denied", "<code>grantctl login a b</code>"]),
     Case(
-      outcome: .refused(message: "duplicate state", hint: ""), status: 400,
+      outcome: .refused(RPCError(.invalidCallback, "duplicate state", hint: "")), status: 400,
       shown: ["Answer not accepted", "duplicate state", "<code>grantctl login</code>"]),
     Case(
-      outcome: .refused(message: "duplicate state", hint: "log in again"), status: 400,
+      outcome: .refused(RPCError(.invalidCallback, "duplicate state", hint: "log in again")), status: 400,
       shown: ["Answer not accepted", "duplicate state", "log in again"]),
     Case(
-      outcome: .failed(message: "invalid_grant", hint: "check the clock"), status: 502,
+      outcome: .refused(RPCError(.invalidCallback, "duplicate state")), status: 400,
+      shown: ["Answer not accepted", "duplicate state", "Open the link of the latest sign-in"]),
+    Case(
+      outcome: .foreign(RPCError(.invalidCallback, "unknown state")), status: 400,
+      shown: ["Answer not accepted", "unknown state", "Copy the complete URL"]),
+    Case(
+      outcome: .failed(RPCError(.storeFailure, "invalid_grant", hint: "check the clock")), status: 502,
       shown: ["Sign-in failed", "invalid_grant", "check the clock"]),
     Case(
-      outcome: .actionRequired(message: "Too many devices"), status: 200,
+      outcome: .actionRequired(.one, message: "Too many devices"), status: 200,
       shown: ["One more thing to do", "You are not signed in yet.", "Go back to the program", "Too many devices"]),
     Case(
       outcome: .redirect(url: "https://as.example/next?a=b&c=%20d"), status: 303,
@@ -104,15 +117,16 @@ import Testing
   ]
 
   static let echoes: [@Sendable (String) -> CallbackOutcome] = [
-    { .signedOut(provider: $0) }, { .actionRequired(message: $0) }, { .completed(account: $0, provider: "p") },
-    { .completed(account: "a", provider: $0) },
-    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: $0)) },
-    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) },
-    { .denied(message: $0, hint: "h") }, { .denied(message: "m", hint: $0) },
-    { .completed(account: "a", provider: "p", program: $0) }, { .expired(again: $0) },
-    { .providerFault(message: $0, hint: "h") }, { .providerFault(message: "m", hint: $0) },
-    { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
-    { .failed(message: "m", hint: $0) },
+    { .signedOut(provider: $0) }, { .actionRequired(.one, message: $0) }, { .done(account: $0, provider: "p") },
+    { .done(account: "a", provider: $0) },
+    { .done(account: "a", provider: "p", identity: SignedIn(bestName: $0)) },
+    { .done(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) },
+    { .done(account: "a", provider: "p", program: $0) }, { .expired(RPCError(.loginExpired, "m", hint: $0)) },
+    { .failed(RPCError(.loginDenied, $0, hint: "h")) }, { .failed(RPCError(.loginDenied, "m", hint: $0)) },
+    { .failed(RPCError(.providerError, $0, hint: "h")) }, { .failed(RPCError(.providerError, "m", hint: $0)) },
+    { .failed(RPCError(.storeFailure, $0, hint: "h")) }, { .failed(RPCError(.storeFailure, "m", hint: $0)) },
+    { .refused(RPCError(.invalidCallback, $0, hint: "h")) }, { .refused(RPCError(.invalidCallback, "m", hint: $0)) },
+    { .foreign(RPCError(.invalidCallback, $0, hint: "h")) },
   ]
 
   @Test("25. Markup in an echoed text stays text, wherever it is", arguments: attacks, 0..<echoes.count)
@@ -141,8 +155,8 @@ import Testing
       ("`<b>`", "<code>&lt;b&gt;</code>"),
     ])
   func code(hint: String, html: String) {
-    #expect(Page(.failed(message: "m", hint: hint)).html.contains("</strong> \(html)</p>"))
-    #expect(!Page(.refused(message: hint, hint: "h")).html.contains("<code>"))
+    #expect(Page(.failed(RPCError(.storeFailure, "m", hint: hint))).html.contains("</strong> \(html)</p>"))
+    #expect(!Page(.refused(RPCError(.invalidCallback, hint, hint: "h"))).html.contains("<code>"))
   }
 
   @Test("A text that is too long is cut", arguments: 0..<echoes.count)

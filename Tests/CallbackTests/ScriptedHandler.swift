@@ -1,6 +1,7 @@
 import Broker
 import Callback
 import Foundation
+import Grants
 import Logging
 import NIOPosix
 import Synchronization
@@ -40,7 +41,7 @@ final class ScriptedHandler: CallbackHandler {
   private let state: Mutex<State>
 
   init(
-    _ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), logout: LogoutOutcome = .taken,
+    _ outcome: CallbackOutcome = .done(account: "ann", provider: "demo"), logout: LogoutOutcome = .taken,
     opening: LoginOpening = .spent(again: "grantctl login"), holds: Bool = false, awaitsFragments: Bool = false
   ) {
     self.opening = opening
@@ -119,6 +120,16 @@ final class ScriptedHandler: CallbackHandler {
       return state.held
     }
     for continuation in held { continuation.resume() }
+  }
+}
+
+extension LoginID {
+  static let one = LoginID(rawValue: "L1")!
+}
+
+extension CallbackOutcome {
+  static func done(account: String, provider: String, identity: SignedIn? = nil, program: String? = nil) -> Self {
+    .completed(.one, Completion(account: account, provider: provider, identity: identity, program: program))
   }
 }
 

@@ -16,14 +16,14 @@ import Testing
     let login = try await site.start("home")
     let told = Task { try await site.call(LoginWait.self, .init(login_id: login.login_id, timeout: 300)) }
     #expect(await eventually { world.clock.sleepers == 1 })
-    #expect(await other.callBack(login) == .completed(account: "home", provider: "example"))
+    #expect(await other.callBack(login).isCompleted("home"))
     try #require(await eventually { world.clock.sleepers == 0 })
     let result = try await told.value
     #expect(result.state == .completed && result.account?.account == "home")
     #expect(world.provider.codes == ["new"] && world.database.disk.logins.isEmpty)
     #expect(try await other.token("home") == "new-a1")
     #expect(try await site.token("home") == "new-a1")
-    #expect(await site.callBack(login) == .alreadyCompleted)
+    #expect(await site.callBack(login).kind == .alreadyCompleted)
     #expect(world.provider.codes == ["new"])
   }
 
@@ -35,9 +35,9 @@ import Testing
     site.store.set(.cut)
     let late = Task { await site.callBack(login) }
     #expect(await eventually { site.store.waiting == 1 })
-    #expect(await other.callBack(login) == .completed(account: "home", provider: "example"))
+    #expect(await other.callBack(login).isCompleted("home"))
     site.store.set(.works)
-    #expect(await late.value == .alreadyCompleted)
+    #expect(await late.value.kind == .alreadyCompleted)
     #expect(world.provider.codes == ["new"])
     #expect(await eventually { (try? await site.token("home")) == "new-a1" })
   }
@@ -48,12 +48,9 @@ import Testing
     let (site, other) = (world.brokers[0], world.brokers[1])
     let login = try await site.start("home")
     let doubled = login.callback() + "&code=other"
-    guard case .refused = await other.broker.handleCallback(url: doubled) else {
-      Issue.record("two codes were taken")
-      return
-    }
+    #expect(await other.broker.handleCallback(url: doubled).kind == .refused)
     #expect(await other.broker.logins.unendedCount == 0)
-    #expect(await site.callBack(login) == .completed(account: "home", provider: "example"))
+    #expect(await site.callBack(login).isCompleted("home"))
   }
 
   @Test("Tokens in a fragment are accepted once, at either broker")
@@ -72,9 +69,9 @@ import Testing
     site.store.set(.cut)
     let late = Task { await site.broker.handleCallback(url: url) }
     #expect(await eventually { site.store.waiting == 1 })
-    #expect(await other.broker.handleCallback(url: url) == .completed(account: "home", provider: "example"))
+    #expect(await other.broker.handleCallback(url: url).isCompleted("home"))
     site.store.set(.works)
-    #expect(await late.value == .alreadyCompleted)
+    #expect(await late.value.kind == .alreadyCompleted)
     #expect(await eventually { (try? await site.token("home")) == "a1" })
     #expect(world.database.disk.logins.isEmpty)
   }
@@ -98,7 +95,7 @@ import Testing
     let login = try await site.start("work")
     world.database.silence(site.store)
     #expect(try await other.token("work") == "work-a2")
-    #expect(await site.callBack(login) == .completed(account: "work", provider: "example"))
+    #expect(await site.callBack(login).isCompleted("work"))
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("new-r1"))
     #expect(world.database.disk.grant("work")?.generation == 3)
     #expect(try await eventually { try await other.token("work") == "new-a1" })
@@ -111,7 +108,7 @@ import Testing
     let login = try await site.start("work")
     world.database.silence(site.store)
     _ = try await other.call(AccountLogout.self, .init(account: "work"))
-    #expect(await site.callBack(login) == .completed(account: "work", provider: "example"))
+    #expect(await site.callBack(login).isCompleted("work"))
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("new-r1"))
     #expect(world.database.disk.grant("work")?.createdAt == world.clock.now)
   }
@@ -125,7 +122,7 @@ import Testing
     let asked = Task { try await other.token("work", timeout: 300) }
     #expect(await world.isSent())
     world.database.silence(other.store)
-    #expect(await site.callBack(login) == .completed(account: "work", provider: "example"))
+    #expect(await site.callBack(login).isCompleted("work"))
     world.provider.release()
     #expect(try await asked.value == "new-a1")
     #expect(await eventually { world.database.lease("work")?.holder == nil }, "the lease is given back")

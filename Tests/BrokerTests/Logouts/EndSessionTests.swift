@@ -58,12 +58,12 @@ import Testing
     let rig = try await rig(returnTo: "http://127.0.0.1/bye")
     let state = try #require(try await logout(rig)["state"])
     let url = "http://127.0.0.1:8400/bye" + query.replacing("STATE", with: state)
-    guard case .refused(let message, _) = await rig.broker.handleCallback(url: url) else {
+    guard case .refused(let error) = await rig.broker.handleCallback(url: url) else {
       Issue.record("taken: \(query)")
       return
     }
-    #expect(message.contains("logout") || query.hasPrefix("?state=STATE&"))
-    #expect(!message.contains(state))
+    #expect(error.message.contains("logout") || query.hasPrefix("?state=STATE&"))
+    #expect(!error.message.contains(state))
     #expect(await rig.reason { try await rig.call(LoginHandleCallback.self, .init(url: url)) } == .invalidCallback)
   }
 

@@ -162,14 +162,29 @@ extension CallbackOutcome {
     case .alreadyCompleted: .alreadyCompleted
     case .signedOut: .signedOut
     case .actionRequired: .actionRequired
-    case .denied: .denied
-    case .refused: .refused
-    case .failed: .failed
+    case .refused, .foreign: .refused
+    case .failed(let error): error.kind
     case .redirect: .redirect
     case .otherUser: .otherUser
     case .unknownUser: .unknownUser
     case .expired: .expired
-    case .providerFault: .providerFault
+    }
+  }
+
+  /// The completed login, and the user's best name.
+  func isCompleted(_ account: String, as name: String? = nil) -> Bool {
+    guard case .completed(_, let login) = self else { return false }
+    return login == .init(account: account, provider: "example", identity: name.map { SignedIn(bestName: $0) })
+  }
+}
+
+extension RPCError {
+  /// The page that it has.
+  fileprivate var kind: CallbackOutcome.Kind {
+    switch reason {
+    case .loginDenied, .loginCancelled: .denied
+    case .providerError, .temporarilyUnavailable, .providerMisconfigured: .providerFault
+    default: .failed
     }
   }
 }

@@ -128,11 +128,14 @@ extension Target {
 
   /// Outcomes that show a text, and the marks of their pages with a harmless one.
   private static let outcomes: [(outcome: @Sendable (String) -> CallbackOutcome, harmless: [Int])] = {
+    guard let login = LoginID(rawValue: "login-1") else { preconditionFailure("this is a name") }
     let outcomes: [@Sendable (String) -> CallbackOutcome] = [
-      { .completed(account: $0, provider: $0, identity: SignedIn(bestName: $0, name: $0)) },
-      { .signedOut(provider: $0) }, { .denied(message: $0, hint: $0) },
-      { .refused(message: $0, hint: $0) },
-      { .failed(message: $0, hint: $0) },
+      {
+        .completed(login, .init(account: $0, provider: $0, identity: SignedIn(bestName: $0, name: $0), program: $0))
+      },
+      { .signedOut(provider: $0) }, { .failed(RPCError(.loginDenied, $0, hint: $0)) },
+      { .refused(RPCError(.invalidCallback, $0, hint: $0)) },
+      { .failed(RPCError(.storeFailure, $0, hint: $0)) },
     ]
     return outcomes.map { ($0, marks(HTTPReply(Page($0("harmless"))))) }
   }()

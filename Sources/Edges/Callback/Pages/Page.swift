@@ -1,4 +1,5 @@
 import Broker
+import BrokerAPI
 import NIOHTTP1
 import Pages
 
@@ -47,53 +48,40 @@ extension Page {
 
   init(_ outcome: CallbackOutcome) {
     switch outcome {
-    case .completed(let account, let provider, let identity, let program):
-      let who = identity.map { who in
+    case .completed(_, let login):
+      let who = login.identity.map { who in
         [Fact(label: "Signed in as", value: who.bestName), Fact(label: "Name", value: who.name ?? "")]
       }
       self.init(
         status: .ok, tone: .good, heading: "Signed in", lead: Self.canClose,
         facts: (who ?? []) + [
-          Fact(label: "Account", value: account), Fact(label: "Provider", value: provider),
-          Fact(label: "Asked for by", value: program ?? ""),
+          Fact(label: "Account", value: login.account), Fact(label: "Provider", value: login.provider),
+          Fact(label: "Asked for by", value: login.program ?? ""),
         ])
     case .alreadyCompleted:
       self.init(
         status: .ok, tone: .neutral, heading: "Already completed",
         lead: "This sign-in was completed before; nothing was done again. \(Self.canClose)",
         hint: "`grantctl status` shows the account. To sign in once more, run `grantctl login` again.")
-    case .expired(let again):
+    case .expired(let error):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in expired",
         lead: "You are not signed in: too much time passed since the sign-in was started. Nothing was stored.",
-        hint: again)
-    case .providerFault(let message, let hint):
-      self.init(
-        status: .badGateway, tone: .bad, heading: "Problem at the provider",
-        lead: "You are not signed in. The provider answered with an error, or did not answer.", detail: message,
-        hint: hint.isEmpty ? "Try again later with `grantctl login`." : hint)
+        hint: error.hint ?? "")
     case .signedOut(let provider):
       self.init(
         status: .ok, tone: .good, heading: "Signed out", lead: Self.canClose,
         facts: [Fact(label: "Provider", value: provider)])
-    case .actionRequired(let message):
+    case .actionRequired(_, let message):
       self.init(
         status: .ok, tone: .neutral, heading: "One more thing to do", lead: "You are not signed in yet.",
         detail: message.prefix(1).uppercased() + message.dropFirst(),
         hint: "Go back to the program that started the sign-in: it asks for the rest. \(Self.canClose)")
-    case .denied(let message, let hint):
-      self.init(
-        status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
-        detail: message, hint: hint.isEmpty ? Self.again : hint)
-    case .refused(let message, let hint):
-      self.init(
-        status: .badRequest, tone: .bad, heading: "Answer not accepted",
-        lead: "This link does not match a pending sign-in, or its answer is invalid. A pending sign-in is still open.",
-        detail: message, hint: hint.isEmpty ? Self.other : hint)
-    case .failed(let message, let hint):
-      self.init(
-        status: .badGateway, tone: .bad, heading: "Sign-in failed", lead: "You are not signed in.", detail: message,
-        hint: hint.isEmpty ? Self.again : hint)
+    case .failed(let error): self.init(failed: error)
+    case .refused(let error):
+      // The standard hint is for pasted URLs; the message has the next step for a browser.
+      self.init(refused: error, hint: error.hint == ErrorReason.invalidCallback.defaultHint ? nil : error.hint)
+    case .foreign(let error): self.init(refused: error, hint: error.hint)
     case .redirect(let url):
       guard let location = Location(url) else {
         self = .badRedirect
@@ -105,6 +93,33 @@ extension Page {
     case .otherUser: self = .otherUser
     case .unknownUser: self = .unknownUser
     }
+  }
+
+  private init(failed error: RPCError) {
+    let hint = error.hint ?? ""
+    switch error.reason {
+    case .loginDenied, .loginCancelled:
+      self.init(
+        status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
+        detail: error.message, hint: hint.isEmpty ? Self.again : hint)
+    case .providerError, .temporarilyUnavailable, .providerMisconfigured:
+      self.init(
+        status: .badGateway, tone: .bad, heading: "Problem at the provider",
+        lead: "You are not signed in. The provider answered with an error, or did not answer.", detail: error.message,
+        hint: hint.isEmpty ? "Try again later with `grantctl login`." : hint)
+    default:
+      self.init(
+        status: .badGateway, tone: .bad, heading: "Sign-in failed", lead: "You are not signed in.",
+        detail: error.message, hint: hint.isEmpty ? Self.again : hint)
+    }
+  }
+
+  private init(refused error: RPCError, hint: String?) {
+    let hint = hint ?? ""
+    self.init(
+      status: .badRequest, tone: .bad, heading: "Answer not accepted",
+      lead: "This link does not match a pending sign-in, or its answer is invalid. A pending sign-in is still open.",
+      detail: error.message, hint: hint.isEmpty ? Self.other : hint)
   }
 
   init(_ opening: LoginOpening) {

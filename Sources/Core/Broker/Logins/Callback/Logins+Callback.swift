@@ -6,55 +6,45 @@ import OAuth
 
 // A callback: anything that could be forged is refused and leaves the login pending.
 extension Logins {
-  /// From the callback endpoint.
-  func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
-    switch await receive(url, from: browser) {
-    case .completed(let id, let account, let provider):
-      return .completed(
-        account: account.rawValue, provider: displayName(provider), identity: identity(of: id),
-        program: table[id]?.program)
-    case .foreignBrowser(.otherUser): return .otherUser
-    case .foreignBrowser(.unknownUser): return .unknownUser
-    case .taken(let id):
-      guard let error = table[id]?.storeFailure else { return .alreadyCompleted }
-      return .actionRequired(message: "the sign-in is completed once the disk can be written: \(error.message)")
-    case .signedOut(let provider): return .signedOut(provider: displayName(provider))
-    case .actionRequired(_, let action): return .actionRequired(message: actionView(action).message)
-    case .passedOn(let url): return .redirect(url: url.absoluteString)
-    case .failed(let error) where error.reason == .loginDenied || error.reason == .loginCancelled:
-      return .denied(message: error.message, hint: error.hint ?? "")
-    case .failed(let error) where error.reason == .loginExpired && error.message.hasPrefix(Self.late):
-      return .expired(again: error.hint ?? "")
-    case .failed(let error)
-    where error.reason == .providerError || error.reason == .temporarilyUnavailable
-      || error.reason == .providerMisconfigured:
-      return .providerFault(message: error.message, hint: error.hint ?? "")
-    case .failed(let error): return .failed(message: error.message, hint: error.hint ?? "")
-    case .refused(let error):
-      // The standard hint is for pasted URLs; the message has the next step for a browser.
-      let isStanding = error.hint == ErrorReason.invalidCallback.defaultHint
-      return .refused(message: error.message, hint: isStanding ? "" : error.hint ?? "")
-    case .foreign:
-      let error = invalidCallback(CallbackError.wrongState.description)
-      return .refused(message: error.message, hint: error.hint ?? "")
-    }
-  }
-
   /// `login.handle_callback`.
   func handleCallback(_ params: LoginHandleCallback.Params) async throws(RPCError) -> LoginHandleCallback.Result {
-    switch await receive(params.url, from: nil) {
-    case .completed(let id, _, _), .taken(let id), .actionRequired(let id, _):
+    switch await handleCallback(url: params.url, from: nil) {
+    case .completed(let id, _), .alreadyCompleted(let id), .actionRequired(let id, _):
       return .init(handled: true, login_id: id.rawValue, next_url: nil)
-    case .passedOn(let url): return .init(handled: true, login_id: nil, next_url: url.absoluteString)
+    case .redirect(let url): return .init(handled: true, login_id: nil, next_url: url)
     case .signedOut: return .init(handled: true, login_id: nil, next_url: nil)
-    case .failed(let error), .refused(let error): throw error
-    case .foreign, .foreignBrowser: return .init(handled: false, login_id: nil, next_url: nil)
+    case .expired(let error), .failed(let error), .refused(let error): throw error
+    case .foreign, .otherUser, .unknownUser: return .init(handled: false, login_id: nil, next_url: nil)
     }
   }
 
   private func displayName(_ provider: ProviderName) -> String {
     providers[provider]?.provider.description.displayName ?? provider.rawValue
   }
+
+  private func completed(_ login: SavedLogin) -> CallbackOutcome {
+    .completed(
+      login.id,
+      .init(
+        account: login.account.rawValue, provider: displayName(login.provider), identity: identity(of: login.id),
+        program: table[login.id]?.program))
+  }
+
+  private func failed(_ error: RPCError) -> CallbackOutcome {
+    error.reason == .loginExpired && error.message.hasPrefix(Self.late) ? .expired(error) : .failed(error)
+  }
+
+  /// Another callback has taken the login.
+  private func taken(_ id: LoginID) -> CallbackOutcome {
+    guard let error = table[id]?.storeFailure else { return .alreadyCompleted(id) }
+    return .actionRequired(id, message: "the sign-in is completed once the disk can be written: \(error.message)")
+  }
+
+  private func actionRequired(_ id: LoginID, _ action: LoginAction) -> CallbackOutcome {
+    .actionRequired(id, message: actionView(action).message)
+  }
+
+  private var foreign: CallbackOutcome { .foreign(invalidCallback(CallbackError.wrongState.description)) }
 
   private func identity(of id: LoginID) -> SignedIn? {
     guard let who = table[id]?.identity else { return nil }
@@ -65,9 +55,9 @@ extension Logins {
   private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
 
   /// - Parameter browser: nil: the URL was passed on the socket.
-  private func receive(_ url: String, from browser: BrowserUser?) async -> CallbackVerdict {
+  func handleCallback(url: String, from browser: BrowserUser?) async -> CallbackOutcome {
     guard !isDraining else { return .refused(shuttingDown()) }
-    if let provider = endings.returned(url) { return .signedOut(provider) }
+    if let provider = endings.returned(url) { return .signedOut(provider: displayName(provider)) }
     let address = ReturnedAddress(url)
     let found: [LoginID]
     do throws(StoreError) { found = try await takeOverElsewhere(address) } catch { return .refused(storeError(error)) }
@@ -81,7 +71,7 @@ extension Logins {
       case .foreign: break
       case .named: return await receive(address, of: login.saved, from: browser)
       case .passOn(let url) where login.isPending:
-        if let browser, let foreign = refusal(of: browser, login.saved) { return .foreignBrowser(foreign) }
+        if let browser, let foreign = refusal(of: browser, login.saved) { return .init(foreign) }
         next = url
       case .passOn: break
       case .unnamed: unnamed.append(login)
@@ -90,7 +80,7 @@ extension Logins {
       case .refused(let error): objection = objection ?? error
       }
     }
-    if let next { return .passedOn(next) }
+    if let next { return .redirect(url: next.absoluteString) }
     let waiting = unnamed.filter(\.isPending)
     let print = fingerprint(address)
     if address.query.contains(where: { $0.name == "code" }),
@@ -109,7 +99,7 @@ extension Logins {
       objection = .unusable("no pending login matches this callback; it may have expired")
     }
     if let objection { return .refused(invalidCallback(objection.description)) }
-    return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : .foreign
+    return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : foreign
   }
 
   /// The login whose `state` the address bears. The rest is for providers without one, and to tell what is wrong.
@@ -130,25 +120,24 @@ extension Logins {
 
   private func receive(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
-  ) async -> CallbackVerdict {
-    let verdict = await take(address, of: login, from: browser)
-    return browser == nil ? verdict : verdict.naming(login)
+  ) async -> CallbackOutcome {
+    let outcome = await take(address, of: login, from: browser)
+    return browser == nil ? outcome : outcome.naming(login)
   }
 
   private func take(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
-  ) async -> CallbackVerdict {
+  ) async -> CallbackOutcome {
     // First check: the login is not revealed to another user.
-    if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
+    if let browser, let foreign = refusal(of: browser, login) { return .init(foreign) }
     if let spent = spent(login.id) { return spent }
     // The clock of the broker that started it decides.
     guard login.expiresAt > now || !isOwn(login) else {
-      return .failed(
-        await fail(login.id, RPCError(.loginExpired, Self.late, hint: again(login))))
+      return failed(await fail(login.id, RPCError(.loginExpired, Self.late, hint: again(login))))
     }
     // The answer has been accepted, and a browser may show the page again. But if it does not name the login, it may be
     // forged.
-    if let action = login.action, !isUnfinishedRegistration(login) { return .actionRequired(login.id, action) }
+    if let action = login.action, !isUnfinishedRegistration(login) { return actionRequired(login.id, action) }
     return await take(address, login)
   }
 
@@ -165,25 +154,25 @@ extension Logins {
   }
 
   /// The result of a callback for a login that no longer waits; nil: it waits.
-  private func spent(_ id: LoginID) -> CallbackVerdict? {
+  private func spent(_ id: LoginID) -> CallbackOutcome? {
     switch table[id]?.phase {
     case .pending: nil
-    case .exchanging, .unsaved, .completed, .codeIssued: .taken(id)
-    case .failed(let error, _) where error.reason == .loginExpired: .failed(error)
+    case .exchanging, .unsaved, .completed, .codeIssued: taken(id)
+    case .failed(let error, _) where error.reason == .loginExpired: failed(error)
     case .failed(let error, _):
       .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
-    case nil: .foreign
+    case nil: foreign
     }
   }
 
-  private func take(_ address: ReturnedAddress, _ login: SavedLogin) async -> CallbackVerdict {
+  private func take(_ address: ReturnedAddress, _ login: SavedLogin) async -> CallbackOutcome {
     let target: ProviderEndpoints
     switch await providers.endpoints(of: login.provider) {
     case .success(let known): target = known
     case .failure(let failure): return .refused(providers.error(failure, at: login.provider))
     }
     if let spent = spent(login.id) { return spent }
-    if let error = moved(login) { return .failed(await fail(login.id, error)) }
+    if let error = moved(login) { return failed(await fail(login.id, error)) }
     let provider = target.provider
     let sentAt = uptime
     let answer: LoginAnswer
@@ -197,7 +186,7 @@ extension Logins {
       }
       // Another callback may have used the state in the interim.
       if let spent = spent(login.id) { return spent }
-      return .failed(await fail(login.id, refusal(error, of: login)))
+      return failed(await fail(login.id, refusal(error, of: login)))
     }
     if let spent = spent(login.id) { return spent }
     if login.action != nil, let told = await again(answer, login) { return told }
@@ -207,14 +196,13 @@ extension Logins {
     table[login.id]?.answer = fingerprint(address)
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    if let verdict = await spend(answer, login) { return verdict }
+    if let outcome = await spend(answer, login) { return outcome }
     let error = await settle(answer, login, target, sentAt: sentAt)
-    if let error { return .failed(error) }
+    if let error { return failed(error) }
     if let held = table[login.id], held.isPending, let action = held.saved.action {
-      return .actionRequired(login.id, action)
+      return actionRequired(login.id, action)
     }
-    if table[login.id]?.storeFailure != nil { return .taken(login.id) }
-    return .completed(login.id, login.account, login.provider)
+    return table[login.id]?.storeFailure != nil ? taken(login.id) : completed(login)
   }
 
   /// The person or the provider refused, or the provider failed (RFC 6749 §4.1.2.1: these two stand for a 500 and a
@@ -248,20 +236,20 @@ extension Logins {
   }
 
   /// The result of an answer for a login that already waits for a registration; nil: accepted, as every proven answer.
-  private func again(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
+  private func again(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackOutcome? {
     guard case .action(_, let memory) = answer, let known = login.action else { return nil }
-    if memory == login.memory { return .actionRequired(login.id, known) }
+    if memory == login.memory { return actionRequired(login.id, known) }
     // One of the two is untrusted, and the user's answer must not reach the wrong one.
     let error = RPCError(
       .invalidCallback,
       "received two different responses for one login",
       hint: "Start again with `grantctl login`, and open no other sign-in at the same time.")
-    return .failed(await fail(login.id, error))
+    return failed(await fail(login.id, error))
   }
 
   /// A code is spent on disk before it is sent, so that no restart sends it twice, and no other broker. Nil: it is, or
   /// need not be.
-  private func spend(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
+  private func spend(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackOutcome? {
     switch answer {
     case .code: break
     // Tokens are accepted once from a shared store; in a store with one owner, together with their account.
@@ -276,7 +264,7 @@ extension Logins {
       guard error == .conflict else { return .refused(storeError(error)) }
       // Another process has taken it, and completes it.
       await changedElsewhere([login.id])
-      return .taken(login.id)
+      return taken(login.id)
     }
   }
 }
