@@ -1,58 +1,91 @@
 import BrokerAPI
-import FoundationEssentials
 import Grants
 import OAuth
 
-// Shared by `request.send`, which collects the answer, and forwarded requests, which stream it.
+/// A call to a provider's API with an account's token: `request.send` collects the answer, `/forward` streams it.
+struct APICall: Sendable {
+  var question: AuthorizedCalls.Question
+  let params: RequestSend.Params
+  let permission: Permission
+  var renewed = Renewed()
+
+  /// The parts that were renewed for the call.
+  struct Renewed: Sendable {
+    var nonce = false
+    private(set) var token = false
+    /// The user has signed in for it.
+    var consent = false
+
+    /// False: a fresh token was refused too.
+    mutating func takesToken() -> Bool {
+      defer { token = true }
+      return !token
+    }
+  }
+
+  enum Answer {
+    /// The whole answer, without the secrets of its request. The connection has sent a new nonce itself.
+    case collected(HTTPResponse)
+    /// The head, and the body of an error.
+    ///
+    /// - unsigned: the request before its signature, if the server requires another nonce in that (RFC 9449 §9).
+    case streamed(HTTPResponse, to: HTTPRequest, unsigned: HTTPRequest?)
+  }
+
+  enum Verdict {
+    /// It is the caller's.
+    case passed
+    /// The same once more with the server's nonce.
+    case nonce(HTTPRequest)
+    /// Only a login helps.
+    case stepUp(RPCError)
+    /// The same once more with a fresh token.
+    case tokenRefused(message: String, OAuthError?)
+    case refused(RPCError)
+  }
+
+  /// The meaning of an answer of the provider's API.
+  @BrokerActor
+  func verdict(on answer: Answer, of provider: any Provider, by calls: AuthorizedCalls) -> Verdict {
+    let (accounts, account) = (calls.accounts, question.account)
+    var response: HTTPResponse
+    switch answer {
+    case .collected(let whole): response = whole
+    case .streamed(let head, _, let unsigned):
+      if let unsigned, !renewed.nonce { return .nonce(unsigned) }
+      response = head
+    }
+    // A refresh brings neither scopes nor a newer sign-in.
+    if let error = accounts.noteStepUp(response, of: account) { return .stepUp(error) }
+    switch answer {
+    case .collected: if StepUp(response, loggedInAt: calls.now) != nil { return .passed }
+    case .streamed(_, let request, _):
+      if let error = accounts.otherAudience(response, to: request, of: account, isFresh: renewed.token) {
+        return .refused(error)
+      }
+      // The refusal's words go to the client.
+      response = response.withoutEchoes(of: request)
+    }
+    switch provider.verdict(on: response) {
+    case .passed: return .passed
+    case .loginRequired(let message): return .refused(calls.lacksScopes(question, message))
+    case .blocked(let message): return .refused(accounts.noteBlocked(account, message))
+    case .tokenRefused(let message, let oauth): return .tokenRefused(message: message, oauth)
+    }
+  }
+}
+
+// MARK: A refused token
+
 extension AuthorizedCalls {
-  // MARK: The destination
-
-  /// The destination: only the provider's own servers, since the token is sent there.
-  func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
-    guard !provider.apiTraits.origins.isEmpty else {
-      throw RPCError(
-        .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
-        hint: "Set api_base or api_origins in \(provider.section), then run `grantctl reload`.")
-    }
-    do throws(Objection) {
-      return try provider.apiTraits.resolve(text)
-    } catch {
-      throw .invalidParams(error)
-    }
+  /// Replaces the refused token of an attempt, once for a request.
+  func replace<Output: Sendable>(
+    _ attempt: Attempt<Output>, _ renewed: inout APICall.Renewed, for question: Question, _ message: String,
+    _ oauth: OAuthError?, isProvidersWord: Bool
+  ) async throws(RPCError) {
+    guard renewed.takesToken() else { throw refusedAgain(attempt.saved, message, oauth) }
+    try await replace(attempt.token, for: question, message, oauth, isProvidersWord: isProvidersWord)
   }
-
-  /// The destination of a request. It stays the same across reloads.
-  func url(of forward: ForwardRequest) throws(RPCError) -> String {
-    let provider = try provider(of: accountName(forward.account))
-    guard let host = forward.host else { return try address(forward.target, provider).absoluteString }
-    let traits = provider.apiTraits
-    let wanted = host.lowercased()
-    let origin = traits.origins.sorted(by: >).first { origin in
-      let place = origin.drop { $0 != "/" }.drop { $0 == "/" }
-      let standard = origin.hasPrefix("http:") ? ":80" : ":443"
-      return place == wanted || place == wanted + standard
-    }
-    // Sorted so that https comes first.
-    guard let origin else {
-      throw RPCError(
-        .unsupportedByProvider, "the account's token must not go to \(host.printable(limit: 128))",
-        hint: "Allowed are: \(traits.origins.sorted().joined(separator: ", ")). An admin can add to api_origins.")
-    }
-    return origin + forward.target
-  }
-
-  /// A request in the form for rules. One without a destination has no host, and matches only patterns without one.
-  func apiRequest(_ method: String, _ url: String, of account: String) -> APIRequest {
-    let traits = AccountName(rawValue: account).flatMap { accounts[$0] }.flatMap {
-      providers[$0.saved.provider]?.provider.apiTraits
-    }
-    guard let address = try? traits?.resolve(url) else {
-      return APIRequest(method: method, host: "", path: String(url.prefix { $0 != "?" && $0 != "#" }))
-    }
-    return APIRequest(method: method, url: address)
-  }
-
-  // MARK: A refused token
 
   /// Replaces a token that a server refused, unless that has happened since.
   ///
@@ -99,17 +132,5 @@ extension AuthorizedCalls {
     RPCError(
       .loginRequired, "provider \(question.name): \(message)",
       hint: accounts[question.account].map { "\(accounts.loginHint($0.saved)) Ask for all scopes with --scope." })
-  }
-}
-
-extension APIRequest {
-  init(method: String, url: URL) {
-    let origin = HTTPRequest(purpose: .resource, method: method, url: url).origin
-    let (scheme, place) = (origin.prefix { $0 != ":" }, origin.drop { $0 != "/" }.drop { $0 == "/" })
-    let standard = scheme == "http" ? ":80" : ":443"
-    let path = url.path(percentEncoded: true)
-    self.init(
-      method: method, host: String(place.hasSuffix(standard) ? place.dropLast(standard.utf8.count) : place),
-      path: path.isEmpty ? "/" : path)
   }
 }

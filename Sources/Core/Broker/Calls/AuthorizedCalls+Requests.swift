@@ -17,40 +17,38 @@ extension AuthorizedCalls {
     question.session = session
     // An impossible request needs no approval.
     _ = try request(params, question.provider)
-    let (response, verdict): (HTTPResponse, ResourceVerdict) = try await ask(question) {
-      token, saved, target throws(RPCError) in
-      try approvals.checkAgain(RequestSend.self, params, permission)
-      let provider = target.provider
-      let request = try self.request(params, provider)
-      return .send(provider.authorized(request, by: token, of: saved)) { response, _ in
-        let verdict = provider.verdict(on: response)
-        // A refresh brings neither scopes nor a newer sign-in.
-        if StepUp(response, loggedInAt: saved.loggedInAt) != nil { return .done((response, .passed)) }
-        if case .tokenRefused(let message, let oauth) = verdict {
-          return .failed(.tokenRefused(message: message, oauth))
+    var call = APICall(question: question, params: params, permission: permission)
+    call.renewed.consent = hasConsent
+    while true {
+      let attempt: Attempt<HTTPResponse> = try await attempt(question) { token, saved, target throws(RPCError) in
+        try approvals.checkAgain(RequestSend.self, params, permission)
+        let request = try self.request(params, target.provider)
+        return .send(target.provider.authorized(request, by: token, of: saved)) { response, _ in .done(response) }
+      }
+      let response: HTTPResponse
+      switch attempt.answer {
+      case .success(let answer): response = answer
+      case .failure(let failure): throw providers.error(failure, at: question.name)
+      }
+      switch call.verdict(on: .collected(response), of: attempt.target.provider, by: self) {
+      case .tokenRefused(let message, let oauth):
+        try await replace(attempt, &call.renewed, for: question, message, oauth, isProvidersWord: false)
+      case .stepUp(let error):
+        let end = params.timeout == nil ? uptime + stepUp.within : min(deadline, uptime + stepUp.within)
+        if stepUp.asks, !call.renewed.consent,
+          try await accounts.awaitsSignIn(of: account, for: question.asker.holder, until: end, session: session)
+        {
+          var again = params
+          again.timeout = params.timeout.map { _ in max(1, Double((deadline - uptime).milliseconds) / 1000) }
+          return try await sendRequest(again, session, permission, hasConsent: true)
         }
-        return .done((response, verdict))
+        if response.status == 401 { throw error }
+        return try result(response)
+      case .refused(let error): throw error
+      case .passed, .nonce:
+        if (200..<300).contains(response.status) { accounts.noteTaken(account) }
+        return try result(response)
       }
-    }
-    if let error = accounts.noteStepUp(response, of: account) {
-      let end = params.timeout == nil ? uptime + stepUp.within : min(deadline, uptime + stepUp.within)
-      if stepUp.asks, !hasConsent,
-        try await accounts.awaitsSignIn(of: account, for: question.asker.holder, until: end, session: session)
-      {
-        var again = params
-        again.timeout = params.timeout.map { _ in max(1, Double((deadline - uptime).milliseconds) / 1000) }
-        return try await sendRequest(again, session, permission, hasConsent: true)
-      }
-      if response.status == 401 { throw error }
-    }
-    switch verdict {
-    case .passed:
-      if (200..<300).contains(response.status) { accounts.noteTaken(account) }
-      return try result(response)
-    case .tokenRefused: return try result(response)
-    case .loginRequired(let message):
-      throw lacksScopes(question, message)
-    case .blocked(let message): throw accounts.noteBlocked(account, message)
     }
   }
 

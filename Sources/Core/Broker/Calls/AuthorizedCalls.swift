@@ -135,14 +135,20 @@ final class AuthorizedCalls: Piece {
     }
   }
 
-  /// Sends a request with the account's token. If it is refused it is refreshed, and the request repeated (RFC 6750
-  /// §3.1).
+  /// A request that was sent with the account's token, and its answer.
+  struct Attempt<Output: Sendable> {
+    let token: SavedToken
+    let saved: SavedGrant
+    let target: ProviderEndpoints
+    let answer: Result<Output, ProviderFailure>
+  }
+
+  /// Sends a request with the account's token.
   ///
-  /// - Parameter step: called each time with the token, under the current permission and configuration.
-  func ask<Output: Sendable>(
-    _ question: Question, isLast: Bool = false,
-    _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
-  ) async throws(RPCError) -> Output {
+  /// - Parameter step: called with the token, under the current permission and configuration.
+  func attempt<Output: Sendable>(
+    _ question: Question, _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
+  ) async throws(RPCError) -> Attempt<Output> {
     let place = try await place(for: question)
     let (token, saved, target, first): (SavedToken, SavedGrant, ProviderEndpoints, Step<Output>)
     do throws(RPCError) {
@@ -152,14 +158,28 @@ final class AuthorizedCalls: Piece {
       place.release()
       throw error
     }
-    switch try await outcome(first, target, in: place, until: question.deadline) {
-    case .success(let output): return output
-    case .failure(.tokenRefused(let message, let oauth)):
-      guard !isLast else { throw refusedAgain(saved, message, oauth) }
-      try await replace(
-        token, for: question, message, oauth, isProvidersWord: isProvidersWord(question, on: token))
-      return try await ask(question, isLast: true, step)
-    case .failure(let failure): throw providers.error(failure, at: question.name)
+    let answer = try await outcome(first, target, in: place, until: question.deadline)
+    return Attempt(token: token, saved: saved, target: target, answer: answer)
+  }
+
+  /// Sends a request with the account's token. If it is refused it is refreshed, and the request repeated (RFC 6750
+  /// §3.1).
+  ///
+  /// - Parameter step: called each time with the token, under the current permission and configuration.
+  func ask<Output: Sendable>(
+    _ question: Question, _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
+  ) async throws(RPCError) -> Output {
+    var renewed = APICall.Renewed()
+    while true {
+      let attempt: Attempt<Output> = try await attempt(question, step)
+      switch attempt.answer {
+      case .success(let output): return output
+      case .failure(.tokenRefused(let message, let oauth)):
+        try await replace(
+          attempt, &renewed, for: question, message, oauth,
+          isProvidersWord: isProvidersWord(question, on: attempt.token))
+      case .failure(let failure): throw providers.error(failure, at: question.name)
+      }
     }
   }
 

@@ -48,17 +48,7 @@ public struct AuthorizedRequest: Sendable {
 
   /// Before and after it was signed; nil: it has no signature.
   let signing: (unsigned: HTTPRequest, signed: HTTPRequest)?
-  let permission: Permission
-  let params: RequestSend.Params
-  /// The token that was renewed for it.
-  var renewed = Renewed()
-
-  struct Renewed: Sendable {
-    var nonce = false
-    var token = false
-    /// The user has signed in for it.
-    var consent = false
-  }
+  let call: APICall
 
   /// As it is sent. It has no body.
   public var request: HTTPRequest {
@@ -91,7 +81,6 @@ public final class AuthorizedBasis: Sendable {
 
   /// Headers added to the client's.
   let added: [HTTPRequest.Header]
-  let question: AuthorizedCalls.Question
   let target: ProviderEndpoints
   let token: SavedToken
   /// `https://api.example.com:8443`.
@@ -100,14 +89,12 @@ public final class AuthorizedBasis: Sendable {
   private let served = Mutex<TokenCache.Slot?>(nil)
 
   init(
-    _ server: UpstreamServer, adding added: [HTTPRequest.Header], secrets: [String],
-    _ question: AuthorizedCalls.Question,
-    _ target: ProviderEndpoints, _ token: SavedToken
+    _ server: UpstreamServer, adding added: [HTTPRequest.Header], secrets: [String], _ target: ProviderEndpoints,
+    _ token: SavedToken
   ) {
     self.server = server
     self.added = added
     self.secrets = secrets
-    self.question = question
     self.target = target
     self.token = token
     let traits = target.provider.apiTraits

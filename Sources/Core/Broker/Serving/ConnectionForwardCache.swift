@@ -10,6 +10,7 @@ import Principals
 public final class ConnectionForwardCache {
   private final class Known {
     let basis: AuthorizedBasis
+    let question: AuthorizedCalls.Question
     let slot: TokenCache.Slot
     /// The prefix of paths; its own path does not end with a slash.
     let prefix: String
@@ -20,16 +21,14 @@ public final class ConnectionForwardCache {
     /// Counts the requests that this rule allowed; nil: they are not recorded.
     var line: (rule: String?, line: AuditLine)?
 
-    init(
-      _ basis: AuthorizedBasis, _ slot: TokenCache.Slot, prefix: String, host: String,
-      credentials: [HTTPRequest.Header]
-    ) {
-      self.basis = basis
+    init(_ sent: AuthorizedRequest, _ slot: TokenCache.Slot, prefix: String, host: String) {
+      basis = sent.basis
+      question = sent.call.question
       self.slot = slot
       self.prefix = prefix
       self.host = host
-      self.credentials = credentials
-      names = Set(credentials.map { $0.name.lowercased() })
+      credentials = sent.basis.added
+      names = Set(sent.basis.added.map { $0.name.lowercased() })
     }
   }
 
@@ -68,8 +67,11 @@ public final class ConnectionForwardCache {
     record(account, known, permission.rule)
     return AuthorizedRequest(
       basis: known.basis, method: forward.method, target: target, headers: forward.headers + known.credentials,
-      signing: nil, permission: permission,
-      params: RequestSend.Params(account: account, method: forward.method, url: forward.target))
+      signing: nil,
+      call: APICall(
+        question: known.question,
+        params: RequestSend.Params(account: account, method: forward.method, url: forward.target),
+        permission: permission))
   }
 
   /// Later requests like this one use the cache.
@@ -83,9 +85,7 @@ public final class ConnectionForwardCache {
     else { return }
     let url = sent.request.url
     let prefix = String(sent.target.dropLast(forward.target.utf8.count))
-    let known = Known(
-      sent.basis, slot, prefix: prefix, host: APIRequest(method: sent.method, url: url).host,
-      credentials: sent.basis.added)
+    let known = Known(sent, slot, prefix: prefix, host: APIRequest(method: sent.method, url: url).host)
     if kept.count >= Limit.accountsPerLane { kept = [:] }
     kept[forward.account] = known
     latest = (forward.account, known)

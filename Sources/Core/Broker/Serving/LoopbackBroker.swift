@@ -68,7 +68,7 @@ extension Router: LoopbackBroker {
           RequestSend.self, call.params, call.permission, session, body: forward.body)
         let authorized = try await broker.tokens.calls.authorized(forward, params, permission)
         // From now on the token is known on event loops, until it is another.
-        let account = authorized.basis.question.account
+        let account = authorized.call.question.account
         if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
         authorized.basis.note(broker.cache.slot(of: account))
         return authorized
