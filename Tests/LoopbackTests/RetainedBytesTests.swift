@@ -21,7 +21,7 @@ import Testing
     #expect(bytes.used == 2400)
     for body in bodies { #expect(body.next().map { if case .part = $0 { true } else { false } } == true) }
     #expect(bodies.map { $0.rewind() } == [true, true, false])
-    #expect(bodies[2].isIncomplete && !bodies[2].isTooLong)
+    #expect(bodies[2].state == .unkept)
     bodies[0].stop()
     #expect(bytes.used == 1200)
     let other = HTTPRequestBody(length: nil) {}
@@ -37,7 +37,7 @@ import Testing
     source.yield(part(RetainedBody.longest))
     #expect(bytes.used == RetainedBody.longest)
     source.yield(part(1))
-    #expect(bytes.used == 0 && body.isTooLong)
+    #expect(bytes.used == 0 && body.state == .tooLong)
   }
 
   @Test("a dropped request frees the kept copy") func dropped() {

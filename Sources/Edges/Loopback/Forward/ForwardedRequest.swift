@@ -12,7 +12,6 @@ import OAuth
 /// which the broker's decisions leave and come back to.
 final class ForwardedRequest: UpstreamReceiver {
   private let endpoint: ForwardEndpoint
-  private let head: HTTPRequestHead
   private let target: ForwardTarget
   private let body: RetainedBody
   private let exchange: HTTPExchange
@@ -20,6 +19,7 @@ final class ForwardedRequest: UpstreamReceiver {
   private var work: Task<Void, Never>?
   private var sent: AuthorizedRequest?
   private var upstream: UpstreamExchange?
+  private var state: ForwardedRequestState
   private var answer = ForwardedAnswer()
 
   init(
@@ -27,7 +27,7 @@ final class ForwardedRequest: UpstreamReceiver {
     _ exchange: HTTPExchange
   ) {
     self.endpoint = endpoint
-    self.head = head
+    state = ForwardedRequestState(head)
     self.target = target
     self.body = RetainedBody(body, endpoint.retained, endpoint.share)
     self.exchange = exchange
@@ -45,13 +45,34 @@ final class ForwardedRequest: UpstreamReceiver {
     exchange.onEnd { own.value.stop() }
     guard !isOver else { return }
     if let request = endpoint.lane.authorized(forward) { return send(request) }
+    perform(state.began())
+  }
+
+  private func perform(_ action: ForwardedRequestState.Action?) {
+    switch action {
+    case nil: break
+    case .decide(let byBody): byBody ? decideByBody() : decide()
+    case .read:
+      listen()
+      body.want()
+    case .send: transmit()
+    case .write: if let upstream { upstreamTakesMore(upstream) }
+    case .refuse(let reply): refuse(reply)
+    case .reply(let reply, let isCall):
+      exchange.reply(isCall ? body.whole.flatMap { JSONRPCReply.error(reply, to: $0) } ?? reply : reply)
+    }
+  }
+
+  private func listen() { body.onMore { [unowned self] in perform(state.bodyCame(body.state)) } }
+
+  private func decide() {
     let (broker, principal, forward) = (endpoint.broker, endpoint.principal, forward)
     let session = HTTPSession(principal, exchange)
     run { () -> Result<AuthorizedRequest, RPCError>? in
       if let error = await session.enter(broker.entrance) { return .failure(error) }
       return await broker.readsBody(forward, principal) ? nil : await broker.authorize(forward, session: session)
     } then: { [self] decision in
-      decision.map(decided) ?? readWhole()
+      if let decision { decided(decision) } else { perform(state.needsBody(body.state)) }
     }
   }
 
@@ -69,30 +90,8 @@ final class ForwardedRequest: UpstreamReceiver {
     }
   }
 
-  /// A user approves this body and no other, or a rule allows the calls in it.
-  private func readWhole() {
-    // The answer ends the body, which must not be answered too.
-    if body.isTooLong || body.isIncomplete { body.onMore {} }
-    if body.failure != nil { return refuse(Self.stopped) }
-    if body.isTooLong {
-      return refuse(
-        HTTPReply(
-          .payloadTooLarge, error: "body_too_large", "a rule depends on the body of this request, and it is too long",
-          hint: "Bodies have 1 MiB at most then."
-        ).last())
-    }
-    if body.isIncomplete {
-      return refuse(
-        HTTPReply(
-          .serviceUnavailable, error: "overloaded", "the bodies of your other requests take all the room that you have",
-          hint: "Send the request again when they have ended."
-        ).last())
-    }
-    guard let whole = body.whole else {
-      body.onMore { [unowned self] in readWhole() }
-      return body.want()
-    }
-    body.onMore {}
+  private func decideByBody() {
+    let whole = body.whole ?? []
     forward.body = .read(
       digest: whole.isEmpty ? nil : bodyDigest(of: whole),
       MCPContent(method: forward.method, headers: forward.headers.map { ($0.name, $0.value) }, body: whole))
@@ -117,23 +116,21 @@ final class ForwardedRequest: UpstreamReceiver {
   // MARK: The request
 
   private func send(_ request: AuthorizedRequest) {
-    guard body.rewind() else {
-      var reply = HTTPReply(
-        .badGateway, error: "token_refused",
-        "the token was refused and is renewed; the body was not kept to be sent again", hint: "Send the request again.")
-      reply.headers.add(name: "Retry-After", value: "0")
-      return refuse(reply.last())
-    }
     sent = request
+    perform(state.allowed(canSend: body.rewind(), hasBody: body.length != 0))
+  }
+
+  private func transmit() {
+    guard let request = sent else { return }
     answer.asked(
       .init(
-        head: head, isSigned: request.isSigned, filter: endpoint.filter(for: request.basis),
+        head: state.head, isSigned: request.isSigned, filter: endpoint.filter(for: request.basis),
         redirect: { [target] in
           target.redirect($0, of: request.request.url, base: request.basis.base, origins: request.basis.origins)
         }))
     let hasBody = body.length != 0
     let repeatable = ["GET", "HEAD", "OPTIONS"].contains(request.method)
-    if hasBody { body.onMore { [unowned self] in if let upstream { upstreamTakesMore(upstream) } } }
+    if hasBody { listen() }
     let new = endpoint.send(
       UpstreamRequest(
         server: request.basis.server, head: wire(request), body: hasBody ? .streamed : .none,
@@ -163,20 +160,13 @@ final class ForwardedRequest: UpstreamReceiver {
       switch body.next() {
       case .part(let part): upstream.write(part)
       case .end: return upstream.endBody()
-      case .failed: return fail(Self.stopped)
+      case .failed: return perform(answer.fail(ForwardedRequestState.stopped))
       case nil:
         upstream.flush()
         return body.want()
       }
     }
     upstream.flush()
-  }
-
-  private static var stopped: HTTPReply {
-    HTTPReply(
-      .requestTimeout, error: "timeout", "the request's body stopped before its end",
-      hint: "Send it without pauses of more than 30 seconds."
-    ).last()
   }
 
   // MARK: The answer
@@ -186,8 +176,6 @@ final class ForwardedRequest: UpstreamReceiver {
   func upstreamPaused() { perform(answer.paused()) }
   func upstreamEnded() { perform(answer.ended()) }
   func upstreamFailed(_ error: TransportError) { perform(answer.failed(failed(error).last())) }
-
-  private func fail(_ reply: HTTPReply) { perform(answer.fail(reply)) }
 
   private func perform(_ action: ForwardedAnswer.Action?) {
     switch action {
@@ -219,17 +207,11 @@ final class ForwardedRequest: UpstreamReceiver {
     }
   }
 
-  /// Answers with an error of the broker: to a JSON-RPC request in its form, once its body shows the id.
+  /// Answers with an error of the broker.
   private func refuse(_ reply: HTTPReply) {
     upstream = nil
     answer.refused()
-    guard JSONRPCReply.mayAnswer(head), body.failure == nil, !body.isIncomplete else { return exchange.reply(reply) }
-    guard let whole = body.whole else {
-      body.onMore { [unowned self] in refuse(reply) }
-      return body.want()
-    }
-    body.onMore {}
-    exchange.reply(JSONRPCReply.error(reply, to: whole) ?? reply)
+    perform(state.refused(reply, body.state))
   }
 
   private func judge(_ head: HTTPResponseHead, _ body: ByteBuffer) {
@@ -262,7 +244,7 @@ final class ForwardedRequest: UpstreamReceiver {
 
   /// Whether the client understands a JSON-RPC error; others get the API's own answer.
   private func isJSONRPC(_ error: RPCError) -> Bool {
-    guard JSONRPCReply.mayAnswer(head), let whole = body.whole else { return false }
+    guard JSONRPCReply.mayAnswer(state.head), let whole = body.whole else { return false }
     return JSONRPCReply.error(HTTPReply(error), to: whole) != nil
   }
 
@@ -279,6 +261,7 @@ final class ForwardedRequest: UpstreamReceiver {
 
   /// It is answered, or no client waits for the answer.
   private func stop() {
+    state.stop()
     answer.stop()
     work?.cancel()
     upstream?.cancel()

@@ -16,6 +16,16 @@ final class RetainedBody {
     case failed(HTTPBodyError)
   }
 
+  enum State {
+    /// More will come.
+    case partial
+    case whole
+    case tooLong
+    /// A part of it is not kept, as there is no room.
+    case unkept
+    case failed
+  }
+
   /// Bytes; 0: there is none; nil: unknown.
   let length: Int?
   private let source: HTTPRequestBody
@@ -71,10 +81,13 @@ final class RetainedBody {
     return parts.flatMap { Array($0.readableBytesView) }
   }
 
-  var isTooLong: Bool { bytes > Self.longest }
-  /// A part of it is not kept: it is too long, or there is no room.
-  var isIncomplete: Bool { !isReplayable }
-  var failure: HTTPBodyError? { if case .failed(let error)? = end { error } else { nil } }
+  var state: State {
+    if case .failed? = end { return .failed }
+    if bytes > Self.longest { return .tooLong }
+    guard isReplayable else { return .unkept }
+    if case .end? = end { return .whole }
+    return .partial
+  }
 
   /// The request is over.
   func stop() {
