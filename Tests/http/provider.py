@@ -60,6 +60,8 @@ class Provider(http.server.ThreadingHTTPServer):
         self.asked, self.tokens = collections.defaultdict(list), {}
         # By account: what goes wrong, how long tokens live, and what holds answers back.
         self.faults, self.lifetimes, self.held = {}, {}, {}
+        # By account: the error's `error_description`.
+        self.descriptions = {}
         self.jwt, self.lock, self.count = {"jwt"}, threading.Lock(), itertools.count(1)
         self.proofs = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -189,7 +191,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
         if isinstance(fault, int):
             return self.json({}, fault)
         if fault:
-            return self.json({"error": fault, "error_description": "as the test wants it"}, 400)
+            description = server.descriptions.get(name, "as the test wants it")
+            return self.json({"error": fault, "error_description": description}, 400)
         try:
             proof = self.headers.get("DPoP")
             thumbprint = server.proof(proof, "POST", server.url + self.path)[0] if proof else None

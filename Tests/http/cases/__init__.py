@@ -1,3 +1,4 @@
 """The cases; importing one registers it."""
 
-from cases import bad, clients, cloud, connects, floods, forward, hangups, peer, streams, token  # noqa: F401
+from cases import (  # noqa: F401
+    bad, characters, clients, cloud, connects, errors, floods, folders, forward, hangups, peer, questions, streams, token)

@@ -62,23 +62,12 @@ def sends(scene):
 
 @case("forward.fields")
 def fields_of_requests(scene):
-    """What is taken out, and what MCP, git and others need to get through."""
-    gone = {"Authorization": "Bearer stolen", "Cookie": "a=b", "Proxy-Authorization": "Basic eDp5", "DPoP": "x.y.z",
-            "Keep-Alive": "timeout=5", "Proxy-Connection": "keep-alive", "TE": "trailers", "Upgrade": "websocket",
-            "Range": "bytes=0-1", "If-Range": '"x"', "X-Named": "1", "X-Other": "2"}
-    kept = {"Accept": "text/event-stream", "Mcp-Session-Id": "s", "MCP-Protocol-Version": "2025-06-18",
-            "Last-Event-ID": "7",
-            "Content-Type": "application/x-git-upload-pack-request", "Content-Encoding": "gzip",
-            "Git-Protocol": "version=2",
-            "If-None-Match": '"x"', "User-Agent": "me/1", "X-Forwarded-For": "1.2.3.4", "Accept-Language": "de"}
-    sent = [*gone.items(), *kept.items(), ("Connection", "x-named"), ("Connection", "keep-alive, X-Other, Upgrade")]
-    sent += [("Accept-Encoding", "gzip, br"), ("AUTHORIZATION", "Bearer other")]
+    """Headers that Connection names, and those that the broker sets (the names are in the case questions.headers)."""
+    sent = [("X-Named", "1"), ("X-Other", "2"), ("Connection", "x-named"), ("Connection", "keep-alive, X-Other, Upgrade"),
+            ("Authorization", "Bearer stolen"), ("AUTHORIZATION", "Bearer other"), ("Accept-Encoding", "gzip, br")]
     value = echoed(forward(scene, "POST", "/echo", b"x", sent))
-    found = {name for name, _ in value["fields"]}
-    must(not found & {name.lower() for name in gone}, f"not taken out: {found & {name.lower() for name in gone}}")
     there = dict(map(tuple, value["fields"]))
-    for name, text in kept.items():
-        must(there.get(name.lower()) == text, f"{name}: {there.get(name.lower())}")
+    must(not {"x-named", "x-other"} & set(there), f"not taken out: {there}")
     must([text for name, text in value["fields"] if name == "accept-encoding"] == ["identity"], f"{there}")
     seen = scene.upstream.seen["echo"][-1]
     must(len(seen.all("authorization")) == 1 and seen.token in scene.provider.of("work"),
