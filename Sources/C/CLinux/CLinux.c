@@ -16,7 +16,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,14 @@ long clinux_peer_groups(int socket, uint32_t *groups, size_t capacity) {
     socklen_t length = (socklen_t)(capacity * sizeof *groups);
     if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups, &length) != 0 && errno != ERANGE) return -1;
     return (long)(length / sizeof *groups);
+}
+
+int clinux_identity(const char *path, uint64_t *device, uint64_t *inode) {
+    struct statx found;
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &found) != 0) return -1;
+    *device = makedev(found.stx_dev_major, found.stx_dev_minor);
+    *inode = found.stx_ino;
+    return 0;
 }
 
 int clinux_peer_pidfd(int socket) {

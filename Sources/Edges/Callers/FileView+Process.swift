@@ -1,4 +1,4 @@
-import Glibc
+import CLinux
 package import Principals
 
 extension FileView {
@@ -8,8 +8,10 @@ extension FileView {
   /// - Parameter process: its name in `/proc`. A pid may be another process's by now: only while the first one is known to
   ///   run.
   init?(process: String) {
-    var (mounts, root) = (stat(), stat())
-    guard stat("/proc/\(process)/ns/mnt", &mounts) == 0, stat("/proc/\(process)/root", &root) == 0 else { return nil }
-    self.init(mounts: UInt64(mounts.st_ino), rootDevice: UInt64(root.st_dev), root: UInt64(root.st_ino))
+    var (device, mounts, rootDevice, root) = (UInt64(0), UInt64(0), UInt64(0), UInt64(0))
+    guard clinux_identity("/proc/\(process)/ns/mnt", &device, &mounts) == 0,
+      clinux_identity("/proc/\(process)/root", &rootDevice, &root) == 0
+    else { return nil }
+    self.init(mounts: mounts, rootDevice: rootDevice, root: root)
   }
 }

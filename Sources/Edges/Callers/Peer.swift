@@ -64,11 +64,15 @@ package struct Peer: ~Copyable {
     self.pidfd = pidfd
   }
 
-  /// The present view of the file system of the process that connected; nil: it has ended, or the kernel does not show its
-  /// view. Without the process's descriptor the pid could be another one's.
-  package static func fileView(of socket: Int32, _ pid: Int32) -> FileView? {
+  /// A descriptor of the process that connected, which the caller closes; nil: it has ended, or the kernel has none.
+  package static func process(of socket: Int32) -> Int32? {
     let pidfd = clinux_peer_pidfd(socket)
-    guard pidfd >= 0 else { return nil }
+    return pidfd >= 0 ? pidfd : nil
+  }
+
+  /// The present view of the file system of a process; nil: it has ended, or the kernel does not show its view. Without
+  /// the descriptor, which is closed, the pid could be another process's.
+  package static func fileView(of pidfd: Int32, _ pid: Int32) -> FileView? {
     defer { close(pidfd) }
     let view = FileView(process: "\(pid)")
     return isAlive(pidfd) == true ? view : nil

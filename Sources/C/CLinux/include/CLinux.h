@@ -25,6 +25,9 @@ long clinux_peer_groups(int socket, uint32_t *groups, size_t capacity);
    caller. -1 with errno; ENOPROTOOPT where the kernel lacks it. */
 int clinux_peer_pidfd(int socket);
 
+/* The device and the inode of a file, as the kernel has them: no file system is asked, so none can keep the caller waiting. */
+int clinux_identity(const char *path, uint64_t *device, uint64_t *inode);
+
 /* pidfd_open(2), close-on-exec. -1 with errno. */
 int clinux_pidfd_open(int32_t pid);
 

@@ -90,9 +90,10 @@ public final class Connection: Session {
     state.withLock { $0.isOpen && $0.outbox.pieces.count + $0.bytes.unread <= limits.outbound }
   }
 
-  /// Under the lock, so that the loop does not close the descriptor.
   public var fileView: FileView? {
-    state.withLock { $0.isOpen ? Peer.fileView(of: token.descriptor, caller.pid) : nil }
+    // Under the lock the loop does not close the socket. The view is read without it.
+    let process = state.withLock { $0.isOpen ? Peer.process(of: token.descriptor) : nil }
+    return process.flatMap { Peer.fileView(of: $0, caller.pid) }
   }
 
   public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
