@@ -150,7 +150,7 @@ struct Problems {
     let columns = max(24, (width ?? 80) - Self.indent.count)
     return all.flatMap { problem -> [String] in
       let first = SafeText.wrapped(problem.what.text, columns: max(24, width ?? 80))
-      let notes = problem.notes.flatMap(SafeText.lines).flatMap { SafeText.wrapped($0, columns: columns) }
+      let notes = problem.notes.map(SafeText.line).flatMap { SafeText.wrapped($0, columns: columns) }
       return first.map { Cell($0, problem.what.tone).padded(to: 0, colour: colour) } + notes.map { Self.indent + $0 }
     }
   }

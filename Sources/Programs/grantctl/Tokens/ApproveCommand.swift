@@ -135,7 +135,9 @@ struct ApproveCommand: BrokerCommand {
     let unit =
       caller.user_unit.map { "user unit \($0) of \(shell.terminal.users(caller.uid))" } ?? caller.unit
     guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
-    return (caller.parent.map { "\($0) → " } ?? "") + exe + (unit.map { " in \($0)" } ?? "")
+    // A path with spaces could look like two words, and begin a line with the second one.
+    func word(_ path: String) -> String { SafeText.line(path).replacing(" ", with: "\\ ") }
+    return (caller.parent.map { "\(word($0)) → " } ?? "") + word(exe) + (unit.map { " in \($0)" } ?? "")
   }
 }
 

@@ -68,7 +68,7 @@ struct TextTable {
     var lines = [line(titles.map { Cell($0) }, widths, colour: false)]
     for row in rows {
       lines.append(line(row.cells, widths, colour: colour))
-      for note in row.notes.flatMap(SafeText.lines) {
+      for note in row.notes.map(SafeText.line) {
         let columns = max(20, (width ?? 80) - Self.noteIndent.count)
         lines += SafeText.wrapped(note, columns: columns).map { Self.noteIndent + $0 }
       }
