@@ -46,16 +46,30 @@ import Testing
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
   }
 
-  @Test("A row that cannot be read, of an earlier state than memory, is written again")
-  func earlierState() async throws {
+  @Test("A row that cannot be read is written again if its revision is that of memory")
+  func ownState() async throws {
     let world = try await SharedWorld()
     let site = world.brokers[0]
-    let old = try #require(world.database.disk.grant("work"))
     #expect(try await site.token("work") == "work-a2")
+    let before = world.database.revision(account("work"))
     site.store.cannotRead([account("work")])
-    try await world.database.join().commit([.putGrant(old)])
+    await site.broker.accounts.changedElsewhere([account("work")])
     await settle()
+    #expect(world.database.revision(account("work")) != before)
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+  }
+
+  @Test("The other columns of a row that cannot be read do not show that memory is newer")
+  func editedGeneration() async throws {
+    let (world, site) = try await damaged()
+    var edited = try #require(world.database.disk.grant("work"))
+    edited.generation = -1
+    try await world.database.join().commit([.putGrant(edited)])
+    await site.broker.accounts.changedElsewhere([account("work")])
+    await settle()
+    #expect(world.database.disk.grant("work")?.generation == -1)
+    #expect(await site.reason("work") == .temporarilyUnavailable)
+    #expect(world.provider.reuses == 0)
   }
 
   /// The readable part of the row that the other broker left.
@@ -90,24 +104,6 @@ import Testing
   }
 
   // MARK: Another copy of the database
-
-  @Test("A login is written over a row of an earlier login that cannot be read in another copy")
-  func earlierLogin() async throws {
-    let world = try await SharedWorld()
-    let site = world.brokers[0]
-    #expect(try await site.token("work") == "work-a2")
-    for broker in world.brokers { world.database.silence(broker.store) }
-    var earlier = try #require(world.database.disk.grant("work"))
-    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
-    earlier.refreshToken = Secret("spent")
-    site.store.finds(copyWith: [account("work")])
-    site.store.cannotRead([account("work")])
-    try await world.database.join().commit([.putGrant(earlier), .removeTokens(account("work"))])
-    world.clock.advance(Limit.examination)
-    _ = await site.broker.tick()
-    await settle()
-    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
-  }
 
   @Test("An account that a further copy lacks is not taken for one that was removed from the first")
   func furtherCopy() async throws {
@@ -164,6 +160,34 @@ import Testing
     world.provider.release()
     #expect(try await asked.value == "work-a2")
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
+  }
+
+  @Test("A report during a refresh does not write the refresh token that is being sent to the copy")
+  func reportUnderWay() async throws {
+    let world = try await SharedWorld()
+    let (site, other) = (world.brokers[0], world.brokers[1])
+    let token = try await site.call(TokenGet.self, .init(account: "work"))
+    world.provider.hold()
+    let asked = Task { try await site.call(AccountRefresh.self, .init(account: "work", timeout: 300)).generation }
+    #expect(await eventually { world.provider.held == 1 })
+    world.database.silence(other.store)
+    world.database.loses("work")
+    site.store.finds(copyWith: [])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    let report = Task {
+      try? await site.call(
+        TokenReportRejected.self, .init(account: "work", generation: token.generation, timeout: 300))
+    }
+    await settle()
+    #expect(world.database.disk.grant("work") == nil)
+    #expect(await site.broker.journal.failure == nil)
+    world.provider.release()
+    #expect(try await asked.value == token.generation + 1)
+    _ = await report.value
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r3"))
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 

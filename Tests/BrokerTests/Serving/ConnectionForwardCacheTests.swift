@@ -54,7 +54,7 @@ import Testing
       let (ours, theirs) = (try #require(lane.authorized(request)), try await authorize(rig, request))
       #expect(ours.method == theirs.method && ours.target == theirs.target && ours.headers == theirs.headers)
       #expect(ours.basis.server == theirs.basis.server && ours.request == theirs.request)
-      #expect(ours.permission.request == theirs.permission.request && !ours.isSigned)
+      #expect(ours.call.permission.request == theirs.call.permission.request && !ours.isSigned)
       #expect(ours.headers.contains(.init("Authorization", "Bearer access-1-of-a.example")))
     }
   }

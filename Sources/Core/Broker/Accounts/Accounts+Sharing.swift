@@ -13,7 +13,11 @@ extension Accounts {
       let page = Array(sorted[start..<min(start + Limit.loadedAccounts, sorted.count)])
       let before = page.map { journal.revision(of: $0) }
       let (stored, unreadable): ([AccountName: StoredAccount], Set<AccountName>)
-      do throws(StoreError) { (stored, unreadable) = try await read(page) } catch { return journal.failed(error) }
+      do throws(StoreError) { (stored, unreadable) = try await read(page) } catch {
+        // Looked at again when the store works.
+        for account in sorted[start...] { journal.leavesUndecided(account) }
+        return journal.failed(error)
+      }
       for (account, revision) in zip(page, before) {
         await journal.lock(account)
         if journal.revision(of: account) == revision, !unreadable.contains(account) {
@@ -75,7 +79,7 @@ extension Accounts {
     follow(account, to: stored, replacing: replacing)
   }
 
-  /// The account's row cannot be read: memory stays, and is written over a row that is certainly older.
+  /// The account's row cannot be read: memory stays, and is written over the row if that has memory's own state.
   private func passOver(_ account: AccountName, _ detail: String, replacing: Bool) async {
     let remains: StoredAccount?
     do throws(StoreError) { remains = try await journal.store.remains(of: account) } catch {
@@ -87,10 +91,14 @@ extension Accounts {
       let message = StoreError.unreadableAccount(account, detail: detail).message
       let rest = remains.grant.unreadable(message, at: system.now())
       journal.read(account, at: remains.revision, of: remains.issuer)
-      self[account] = Grant(saved: rest, token: nil, jitter: system.jitter())
-      return changed(account)
+      let grant = Grant(saved: rest, token: nil, jitter: system.jitter())
+      self[account] = grant
+      return damaged(grant)
     }
-    if isBehind(remains.grant, own) || journal.isKept(account, over: remains.revision) {
+    // Its other columns may have been changed too: they do not show which state is newer.
+    if journal.isKept(account, over: remains.revision, isEarlier: false)
+      || !own.isUnreadable && journal.revision(of: account) == remains.revision
+    {
       writeBack(account, over: remains, replacing: replacing)
     } else if replacing {
       journal.replaces(account, at: remains.revision)
@@ -114,6 +122,13 @@ extension Accounts {
     journal.saveSoon()
   }
 
+  /// The request of an account that is kept over another copy of the database has ended without a write.
+  func saveKept(_ account: AccountName) async {
+    await journal.lock(account)
+    await follow(account)
+    journal.unlock(account)
+  }
+
   /// Why the account's row cannot be read; nil: it can, or the store fails.
   func damage(of account: AccountName) async -> StoreError? {
     do throws(StoreError) {
@@ -133,7 +148,9 @@ extension Accounts {
         return
       }
       // It is being written back to another copy of the database.
-      if journal.isKept(account, over: nil) { return writeBack(account, over: nil, replacing: replacing) }
+      if journal.isKept(account, over: nil, isEarlier: false) {
+        return writeBack(account, over: nil, replacing: replacing)
+      }
       if !replacing, journal.isUnsaved(account), journal.revision(of: account) == nil { return }
       journal.read(account, at: nil, of: nil)
       if contains(account) { self[account] = nil }
@@ -145,7 +162,10 @@ extension Accounts {
     if let own, journal.isUnsaved(account) || own.isTokenRejected, journal.revision(of: account) == stored.revision {
       return
     }
-    if let own, isBehind(stored.grant, own) || journal.isKept(account, over: stored.revision) {
+    if let own,
+      isBehind(stored.grant, own)
+        || journal.isKept(account, over: stored.revision, isEarlier: Self.isEarlier(stored.grant, than: own.saved))
+    {
       return writeBack(account, over: stored, replacing: replacing)
     }
     journal.isSaved(account)
@@ -174,15 +194,17 @@ extension Accounts {
     let all = Array(names)
     for start in stride(from: 0, to: all.count, by: Limit.loadedAccounts) {
       let page = Array(all[start..<min(start + Limit.loadedAccounts, all.count)])
-      var (stored, unreadable) = try await read(page)
-      for account in unreadable { stored[account] = try await journal.store.remains(of: account) }
-      for account in page {
+      let before = page.map { journal.revision(of: $0) }
+      let (stored, unreadable) = try await read(page)
+      for (account, revision) in zip(page, before) where !unreadable.contains(account) {
         await journal.lock(account)
-        if let stored = stored[account] {
-          let isReadable = !unreadable.contains(account)
-          if !keep(account, over: stored), isReadable { follow(account, to: stored, replacing: false) }
-        } else if !unreadable.contains(account) {
-          keepLacked(account, by: copy)
+        // One that was written or removed since is in the copy as memory has it.
+        if contains(account), journal.revision(of: account) == revision {
+          if let stored = stored[account] {
+            if !keep(account, over: stored) { follow(account, to: stored, replacing: false) }
+          } else {
+            keepLacked(account, by: copy)
+          }
         }
         journal.unlock(account)
       }
@@ -195,10 +217,13 @@ extension Accounts {
     guard let own = table[account], !own.isUnreadable,
       stored.map({ Self.isEarlier($0.grant, than: own.saved) }) ?? true
     else { return false }
-    journal.read(account, at: stored?.revision, of: stored?.issuer)
-    journal.keepsOver(account)
-    // A refresh token that is on its way must not be sent by another broker: its request writes the account.
-    if own.phase == .idle { journal.keep(account) }
+    if own.phase == .idle {
+      journal.read(account, at: stored?.revision, of: stored?.issuer)
+      journal.keep(account)
+    } else {
+      // A refresh token that is on its way must not be sent by another broker: its request writes the account.
+      journal.keeps(account, over: stored?.revision)
+    }
     logger.warning(
       "the database is a copy from before the latest login of \(account), which is written back",
       metadata: ["account": "\(account)"])
@@ -223,7 +248,7 @@ extension Accounts {
   }
 
   /// Whether the stored grant is of an earlier login, by the clocks of the machines.
-  private static func isEarlier(_ stored: SavedGrant, than own: SavedGrant) -> Bool {
+  static func isEarlier(_ stored: SavedGrant, than own: SavedGrant) -> Bool {
     stored.loggedInAt < own.loggedInAt
   }
 

@@ -241,7 +241,7 @@ final class Accounts: Piece {
   }
 
   /// The account's secrets cannot be opened. The stored row stays unchanged until the next login.
-  private func damaged(_ grant: Grant) {
+  func damaged(_ grant: Grant) {
     let account = grant.saved.account
     index.update(account, grant)
     unreadable.insert(account)

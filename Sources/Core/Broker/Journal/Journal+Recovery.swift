@@ -147,6 +147,7 @@ extension Journal {
     examination.notices = found
     // Before other commits, which would find that the copy lacks their account.
     try await keepOverCopy()
+    await source?.compared()
   }
 
   /// The store reported another copy. If the comparison fails, it is repeated with the next look at the store.

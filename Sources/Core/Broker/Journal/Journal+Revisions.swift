@@ -6,14 +6,22 @@ struct KnownRevisions {
   fileprivate(set) var ofAccounts: [AccountName: Revision] = [:]
   /// Those of rows that cannot be read, which only a caller that replaces or removes the grant may expect.
   fileprivate var unreadable: [AccountName: Revision] = [:]
-  /// Accounts whose state in memory replaces the one in another copy of the database, which has the known revision.
-  fileprivate var kept: Set<AccountName> = []
-  /// Accounts and registrations that the comparison with a copy leaves to a look at the disk after it.
+  /// Accounts with a refresh under way whose state replaces the one in another copy of the database: the revision there.
+  /// Their other commits still expect the revision of before the copy, so none of them writes the refresh token that is
+  /// being sent.
+  fileprivate var kept: [AccountName: KeptOver] = [:]
+  /// Accounts and registrations that need another look at the disk: the comparison with a copy could not decide, or the
+  /// read of a change failed.
   fileprivate var undecided: (accounts: Set<AccountName>, registrations: Set<ProviderName>) = ([], [])
   /// Who issued the accounts' tokens: ``StoredAccount/issuer``.
   fileprivate(set) var issuers: [AccountName: String] = [:]
   /// Commits without an answer, by the accounts that they concern. Nothing else is written of these accounts before.
   fileprivate var unsettled: [AccountName: Unsettled] = [:]
+
+  fileprivate struct KeptOver {
+    /// Nil: the copy lacks the account.
+    let revision: Revision?
+  }
 
   fileprivate struct Unsettled {
     let commit: Revision
@@ -32,12 +40,24 @@ extension Journal {
     return [.revision(account, unreadable ?? known.ofAccounts[account])]
   }
 
-  /// Memory replaces the account in another copy of the database, whose revision was just read.
-  func keepsOver(_ account: AccountName) { known.kept.insert(account) }
+  /// Memory replaces the account in another copy of the database as soon as its refresh has ended.
+  ///
+  /// - Parameter revision: of the copy; nil: it lacks the account.
+  func keeps(_ account: AccountName, over revision: Revision?) {
+    known.kept[account] = .init(revision: revision)
+    unsaved.waiting.remove(account)
+  }
 
-  /// Whether memory replaces the account on disk, which has this revision.
-  func isKept(_ account: AccountName, over revision: Revision?) -> Bool {
-    known.kept.contains(account) && known.ofAccounts[account] == revision
+  func isKept(_ account: AccountName) -> Bool { known.kept[account] != nil }
+
+  /// Whether memory replaces the account on disk.
+  ///
+  /// - Parameters:
+  ///   - revision: the account's on disk; nil: there is none.
+  ///   - isEarlier: whether it is of an earlier login than memory.
+  func isKept(_ account: AccountName, over revision: Revision?, isEarlier: Bool) -> Bool {
+    guard let kept = known.kept[account] else { return false }
+    return kept.revision == revision || isEarlier
   }
 
   func leavesUndecided(_ account: AccountName) { known.undecided.accounts.insert(account) }
@@ -56,6 +76,13 @@ extension Journal {
     if let revision = known.unreadable.removeValue(forKey: account) { known.ofAccounts[account] = revision }
   }
 
+  /// The account's lease was granted at this revision of its row, which the request's commit replaces.
+  func leased(_ account: AccountName, at revision: Revision?, of issuer: String?) {
+    let kept = known.kept[account]
+    read(account, at: revision, of: issuer)
+    known.kept[account] = kept
+  }
+
   /// Memory has taken the account from the disk; nil: there is no such account.
   func read(_ account: AccountName, at revision: Revision?, of issuer: String?) {
     guard isShared else { return }
@@ -63,7 +90,7 @@ extension Journal {
     known.issuers[account] = issuer
     known.unsettled[account] = nil
     known.unreadable[account] = nil
-    known.kept.remove(account)
+    known.kept[account] = nil
   }
 
   /// The change that names the issuer of a grant whose tokens are new.
@@ -149,7 +176,10 @@ extension Journal {
     for change in changes {
       guard let account = change.owner else { continue }
       known.unreadable[account] = nil
-      known.kept.remove(account)
+      switch change {
+      case .putGrant, .removeGrant: known.kept[account] = nil
+      default: break
+      }
       if case .putIssuer(_, let issuer) = change { known.issuers[account] = issuer }
       if case .removeGrant = change { known.ofAccounts[account] = nil } else { known.ofAccounts[account] = commit }
     }

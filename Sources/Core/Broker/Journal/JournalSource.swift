@@ -12,6 +12,6 @@ protocol JournalSource: AnyObject {
   /// The database is another copy with these accounts: memory keeps the accounts and other rows that the copy lacks,
   /// and writes them back. If it fails, it is called again.
   func keep(over copy: AccountsOfCopy) async throws(StoreError)
-  /// The copy has been compared: memory follows it where the comparison could not decide.
+  /// The store works, and no copy has to be compared: memory follows it where that was not possible before.
   func compared() async
 }

@@ -71,7 +71,7 @@ extension Logins {
       replaced = try await commit(saved, token, of: login, provider, tries: tries)
     } catch {
       guard inMemory, error != .conflict else { return .unsaved(error) }
-      journal.replaces(login.account)
+      if newRefreshToken(issued) != nil { journal.replaces(login.account) }
       journal.keep(login.account)
       replaced = []
     }
@@ -144,12 +144,12 @@ extension Logins {
       changes += journal.issuerChange(login.account, provider)
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
       // With the refresh token of memory, which may be spent, it replaces no row that cannot be read.
-      let isWhole = saved.refreshToken == nil || saved.refreshToken != before?.saved.refreshToken
+      let isNew = saved.refreshToken != nil && saved.refreshToken != before?.saved.refreshToken
       changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(
           login.id, with: changes,
-          expecting: journal.expectations(login.account, replacing: isWhole) + unspent)
+          expecting: journal.expectations(login.account, replacing: isNew) + unspent)
         revocations.takeOver(replaced)
         return replaced
       } catch {

@@ -51,7 +51,10 @@ final class Registrations: Piece {
   /// Other brokers changed these registrations: memory and the providers follow.
   func changedElsewhere(_ names: Set<ProviderName>) async {
     let stored: [SavedRegistration]
-    do throws(StoreError) { stored = try await journal.store.registrations() } catch { return journal.failed(error) }
+    do throws(StoreError) { stored = try await journal.store.registrations() } catch {
+      for name in names { journal.leavesUndecided(name) }
+      return journal.failed(error)
+    }
     for name in names where !pending.contains(name) || saved[name] == nil {
       let new = stored.first { $0.provider == name }
       // keep(over:) decides, or the next look at the disk.
@@ -75,7 +78,7 @@ final class Registrations: Piece {
     let stored = Set(try await journal.store.registrations().map(\.provider))
     for (name, registration) in saved where !stored.contains(name) {
       // It may have been removed since.
-      guard saved[name] == registration, !pending.contains(name) else { continue }
+      guard saved[name] == registration else { continue }
       guard copy.removedRegistrations[name].map({ $0 < registration.createdAt }) ?? true else {
         journal.leavesUndecided(name)
         continue

@@ -149,8 +149,8 @@ extension RefreshEngine {
         switch try await journal.lease(intent, Takeover(.none), expecting: [.revision(account, revision)]) {
         case .granted(let lease, _):
           hold(lease, attempt, since: asked)
-          journal.read(account, at: revision, of: issuer)
-          if let stored { accounts[account]?.rebase(attempt, onto: stored.account.grant) }
+          journal.leased(account, at: revision, of: issuer)
+          if let stored, stored.isWhole { accounts[account]?.rebase(attempt, onto: stored.account.grant) }
           return .again
         case .held: return .failed
         }
@@ -178,11 +178,15 @@ extension RefreshEngine {
   private func isOnlyState(
     _ grant: Grant, of attempt: Grant.Attempt, over found: (account: StoredAccount, isWhole: Bool)?
   ) -> Bool {
-    if journal.isKept(grant.saved.account, over: found?.account.revision) { return true }
-    guard let (stored, isWhole) = found else { return false }
-    if stored.grant.refreshToken == attempt.refreshToken || Accounts.isOlder(stored.grant, than: grant.saved) {
-      return true
+    let account = grant.saved.account
+    guard let (stored, isWhole) = found else { return journal.isKept(account, over: nil, isEarlier: false) }
+    if stored.grant.refreshToken == attempt.refreshToken { return true }
+    guard isWhole else {
+      return stored.grant.refreshToken == nil && stored.grant.loggedInAt == grant.saved.loggedInAt
+        || journal.isKept(account, over: stored.revision, isEarlier: false)
     }
-    return !isWhole && stored.grant.refreshToken == nil && stored.grant.loggedInAt == grant.saved.loggedInAt
+    return Accounts.isOlder(stored.grant, than: grant.saved)
+      || journal.isKept(
+        account, over: stored.revision, isEarlier: Accounts.isEarlier(stored.grant, than: grant.saved))
   }
 }

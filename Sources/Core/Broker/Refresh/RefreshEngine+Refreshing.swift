@@ -59,6 +59,8 @@ extension RefreshEngine {
         if accounts.contains(account) { journal.keep(account) }
       } else if leased != nil || !journal.isShared {
         await accounts.saveStanding(of: account, "a refresh that was not sent", leased: leased)
+      } else if journal.isKept(account) {
+        await accounts.saveKept(account)
       }
       outcome = .discarded
     }
