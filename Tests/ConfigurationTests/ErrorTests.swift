@@ -176,6 +176,10 @@ import Testing
       "grantd.toml:4: \"token_headers\" in [provider.work]: \"Authorization\" is set by the broker itself: remove it"
     ),
     (
+      Fixture.provider + "token_headers = { Expect = \"x\" }",
+      "grantd.toml:4: \"token_headers\" in [provider.work]: \"Expect\" belongs to the connection: remove it"
+    ),
+    (
       Fixture.provider + "token_parameters = { a = 1 }",
       "grantd.toml:4: \"token_parameters\" in [provider.work] must be a table of texts, not one where \"a\" is a number"
     ),

@@ -100,14 +100,17 @@ extension Form where Output == [String: String] {
   }
 
   static var headers: Form {
-    let reserved = CallerHeaders.ofConnection + ["accept", "authorization", "content-type", "dpop"]
+    let own = ["accept", "authorization", "content-type", "dpop", "host", "content-length"]
     return texts.map("a table of headers") { table throws(Unfit) in
       for name in table.keys.sorted() {
         let isToken =
           !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
         guard isToken else { throw .found("one with the name \(quoted(name))") }
-        guard !reserved.contains(name.lowercased()) else {
+        guard !own.contains(name.lowercased()) else {
           throw .because("\(quoted(name)) is set by the broker itself", suggestion: "remove it")
+        }
+        guard !CallerHeaders.ofConnection.contains(name.lowercased()) else {
+          throw .because("\(quoted(name)) belongs to the connection", suggestion: "remove it")
         }
       }
       return table
