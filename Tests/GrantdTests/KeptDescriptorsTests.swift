@@ -34,19 +34,19 @@ import Testing
     let (other, isClosed) = try watched()
     let kept = KeptDescriptors(
       [
-        .init(descriptor: socket, name: "kept-http"), .init(descriptor: callback, name: "kept-callback-8080-ipv4"),
-        .init(descriptor: other, name: "kept-metrics-9090-ipv4"),
+        .init(descriptor: socket, name: "kept-http"), .init(descriptor: callback, name: "kept-callback-8080-v4"),
+        .init(descriptor: other, name: "kept-metrics-9090-v4"),
         // A socket unit's: it stays the caller's.
         .init(descriptor: 0, name: "http"),
       ], store: messages.store)
     let http = kept.keeper("http")
     #expect(http.earlier(SocketKeeper.only) == socket && http.earlier(SocketKeeper.only) == nil)
     let loopback = kept.keeper("callback")
-    #expect(loopback.earlier("8080-ipv6") == nil && loopback.earlier("8081-ipv4") == nil)
-    #expect(loopback.earlier("8080-ipv4") == callback && loopback.earlier("8080-ipv4") == nil)
-    #expect(kept.forgetRest() == ["metrics-9090-ipv4"] && kept.forgetRest().isEmpty)
+    #expect(loopback.earlier("8080-v6") == nil && loopback.earlier("8081-v4") == nil)
+    #expect(loopback.earlier("8080-v4") == callback && loopback.earlier("8080-v4") == nil)
+    #expect(kept.forgetRest() == ["metrics-9090-v4"] && kept.forgetRest().isEmpty)
     #expect(isClosed() && isOpen(socket) && isOpen(callback) && isOpen(0))
-    #expect(messages.all == ["FDSTOREREMOVE=1\nFDNAME=kept-metrics-9090-ipv4"])
+    #expect(messages.all == ["FDSTOREREMOVE=1\nFDNAME=kept-metrics-9090-v4"])
     close(socket)
     close(callback)
   }
@@ -66,14 +66,14 @@ import Testing
   func forgets() {
     let messages = Messages()
     let kept = KeptDescriptors([], store: messages.store)
-    #expect(kept.keeper("http").keep(0, SocketKeeper.only) && kept.keeper("callback").keep(0, "8080-ipv4"))
-    kept.keeper("callback").forget("8080-ipv4")
+    #expect(kept.keeper("http").keep(0, SocketKeeper.only) && kept.keeper("callback").keep(0, "8080-v4"))
+    kept.keeper("callback").forget("8080-v4")
     kept.forgetAll()
     kept.forgetAll()
     #expect(
       messages.all == [
-        "FDSTORE=1\nFDNAME=kept-http", "FDSTORE=1\nFDNAME=kept-callback-8080-ipv4",
-        "FDSTOREREMOVE=1\nFDNAME=kept-callback-8080-ipv4", "FDSTOREREMOVE=1\nFDNAME=kept-http",
+        "FDSTORE=1\nFDNAME=kept-http", "FDSTORE=1\nFDNAME=kept-callback-8080-v4",
+        "FDSTOREREMOVE=1\nFDNAME=kept-callback-8080-v4", "FDSTOREREMOVE=1\nFDNAME=kept-http",
       ])
   }
 

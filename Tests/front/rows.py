@@ -113,7 +113,7 @@ def command_lines():
         "--scope with a dash": ["token", "work", "--scope", "-a"], "--scope that is not ASCII": ["token", "work", "--scope", "ä"],
         "an empty --resource": ["token", "work", "--resource", ""], "--resource twice": ["token", "work", "--resource", "a", "--resource", "b"],
         "an unknown option": ["token", "work", "--verbose"], "another case": ["Token", "work"], "another command": ["list"],
-        "--version": ["--version"], "version": ["version"], "a command's completions": ["--generate-completion-script", "bash"],
+        "--version": ["--version"], "version": ["version"],
         "an unknown command": ["tokens", "work"], "a call": ["call", "token.get", '{"account": "work"}']}
     for name, arguments in understood.items():
         yield Row(f"command line: {name or 'token NAME'}", arguments, good, by_itself=True)

@@ -69,7 +69,7 @@ struct PendingReleases {
     /// The release that it was given for.
     let id: String
     let question: Question
-    /// The one who asked when it was said; it holds for all who are the same asker.
+    /// The requester at the time of the approval, which is valid for every caller that is the same requester.
     let caller: Principal
     var asker: Requester { Requester(caller) }
     let isAllowed: Bool

@@ -3,8 +3,8 @@ import DequeModule
 import Grants
 import Principals
 
-/// Limits the requests that callers have sent to a provider at the same time. Each holder has a share of the places, and
-/// waiting holders take turns. A place is held until the request is over, even if its caller stops waiting before.
+/// Limits the requests that callers have sent to a provider at the same time. Each holder has a share of the permits, and
+/// waiting holders take turns. A permit is held until the request is over, even if its caller stops waiting before.
 @BrokerActor
 final class ProviderCallLimiter {
   private struct Line {
@@ -34,7 +34,7 @@ final class ProviderCallLimiter {
     }
   }
 
-  /// Waits for a place at the provider.
+  /// Waits for a permit.
   ///
   /// - Throws: `overloaded` where there is none in time.
   func take(
