@@ -74,7 +74,8 @@ public final class PostgreSQLStore: Store {
       queue.groups.confirm(group)
       return try registered.register(session, group: group, until: deadline)
     }
-    queue.observers = .init(changed: { [weak keeper] in keeper?.tell($0) }, copied: { [weak keeper] in keeper?.foundCopy() })
+    queue.observers = .init(
+      changed: { [weak keeper] in keeper?.tell($0) }, copied: { [weak keeper] in keeper?.foundCopy() })
     keeper.onTimeline = { [weak queue] timeline in queue?.connected(to: timeline) }
     // Before anything is loaded: a change after this is heard of.
     try await keeper.start()

@@ -266,5 +266,6 @@ def restarted(world):
 
 CASES = {
     "held-elsewhere": held_elsewhere, "ended-run": ended_run, "takeover": takeover, "killed-holder": killed_holder,
-    "killed-sender": killed_sender, "given-back": given_back, "stale-fence": stale_fence, "changed-grant": changed_grant, "damaged-grant": damaged_grant,
+    "killed-sender": killed_sender, "given-back": given_back, "stale-fence": stale_fence, "changed-grant": changed_grant,
+    "damaged-grant": damaged_grant,
     "taken-login": taken_login, "stopped": stopped, "restarted": restarted}

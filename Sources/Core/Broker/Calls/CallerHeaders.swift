@@ -9,13 +9,14 @@ public enum CallerHeaders {
   public static let credentials = ["authorization", "proxy-authorization", "cookie", "cookie2", "dpop"]
 
   /// An underscore is equal to a hyphen: servers that pass headers as variables (CGI, WSGI) do not tell them apart.
-  public static let refused = ofConnection + credentials + [
-    // An answer is searched for the token, which a compressed or partial one may hide.
-    "accept-encoding", "range", "if-range",
-    // A server may take the request for another one than was allowed.
-    "x-http-method-override", "x-http-method", "x-method-override", "x-forwarded-method", "x-original-method",
-    "x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-forwarded-uri", "x-forwarded-path",
-  ]
+  public static let refused =
+    ofConnection + credentials + [
+      // An answer is searched for the token, which a compressed or partial one may hide.
+      "accept-encoding", "range", "if-range",
+      // A server may take the request for another one than was allowed.
+      "x-http-method-override", "x-http-method", "x-method-override", "x-forwarded-method", "x-original-method",
+      "x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-forwarded-uri", "x-forwarded-path",
+    ]
   private static let names = Set(refused)
 
   public static func isRefused(_ name: String) -> Bool { names.contains(name.lowercased().replacing("_", with: "-")) }

@@ -47,7 +47,9 @@ extension RefreshEngine {
     } catch {
       guard error == .conflict else { return .failed }
       // Until it is compared, the copy has nothing that memory could follow.
-      if journal.store.isOtherCopy { return .blocked(.shared(.init(.otherCopy, journal.store.location, Self.compared))) }
+      if journal.store.isOtherCopy {
+        return .blocked(.shared(.init(.otherCopy, journal.store.location, Self.compared)))
+      }
       if let damage = await accounts.damage(of: account) { return .blocked(damage) }
       accounts[account]?.withdrawn(attempt)
       await accounts.follow(account)
