@@ -132,11 +132,11 @@ struct ApproveCommand: BrokerCommand {
 
   /// A user's own unit is said to be one: it may have the name of one of the system's.
   static func program(_ caller: ReleaseCaller, _ shell: Shell) -> String {
+    // A name with spaces could look like several words, and begin a line with one of them.
+    func word(_ name: String) -> String { SafeText.line(name).replacing(" ", with: "\\ ") }
     let unit =
-      caller.user_unit.map { "user unit \($0) of \(shell.terminal.users(caller.uid))" } ?? caller.unit
+      caller.user_unit.map { "user unit \(word($0)) of \(shell.terminal.users(caller.uid))" } ?? caller.unit.map(word)
     guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
-    // A path with spaces could look like two words, and begin a line with the second one.
-    func word(_ path: String) -> String { SafeText.line(path).replacing(" ", with: "\\ ") }
     return (caller.parent.map { "\(word($0)) → " } ?? "") + word(exe) + (unit.map { " in \($0)" } ?? "")
   }
 }
