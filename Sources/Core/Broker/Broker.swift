@@ -295,6 +295,7 @@ extension Broker: JournalSource {
     // First: accounts need their providers at the other brokers.
     try await clients.registrations.keep(over: copy)
     try await accounts.keep(over: copy)
+    await engine.leaseKept()
     // Last: later logins make revocations obsolete.
     try await logout.revocations.keep(over: accounts, copy)
   }

@@ -191,6 +191,75 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
+  @Test("An account that another broker wrote to the copy and that was removed then does not come back")
+  func logoutAfterCopy() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    let grant = try #require(world.database.disk.grant("work"))
+    world.provider.hold()
+    let asked = Task { await site.reason("work") }
+    #expect(await world.isSent())
+    world.database.silence(world.brokers[1].store)
+    world.database.loses("work")
+    site.store.finds(copyWith: [])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    let other = world.database.join()
+    try await other.commit([.putGrant(grant)])
+    await settle()
+    try await other.commit([.removeGrant(account("work"))])
+    await settle()
+    #expect(await site.broker.accounts[account("work")] == nil)
+    world.provider.release()
+    #expect(await asked.value == .unknownAccount)
+    #expect(world.database.disk.grant("work") == nil)
+  }
+
+  @Test("A login is written over an earlier login in the copy, even if another broker changes that")
+  @BrokerActor func touchedCopy() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    #expect(try await site.token("work") == "work-a2")
+    for broker in world.brokers { world.database.silence(broker.store) }
+    var earlier = try #require(world.database.disk.grant("work"))
+    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
+    earlier.refreshToken = Secret("spent")
+    try await world.database.join().commit([.putGrant(earlier), .removeTokens(account("work"))])
+    site.store.finds(copyWith: [account("work")])
+    let copy = try #require(try await site.store.otherCopy())
+    try await site.broker.keep(over: copy)
+    // Before the account is saved.
+    world.database.touches("work")
+    site.store.keptOverCopy(copy.number)
+    await settle()
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+  }
+
+  @Test("Only the broker with a request under way refreshes an account that two brokers write back to the copy")
+  func twoKeepers() async throws {
+    let world = try await SharedWorld()
+    let (site, other) = (world.brokers[0], world.brokers[1])
+    world.provider.hold()
+    let asked = Task { try await site.token("work", timeout: 300) }
+    #expect(await world.isSent())
+    world.database.loses("work")
+    for broker in world.brokers { broker.store.finds(copyWith: []) }
+    world.clock.advance(Limit.examination)
+    for broker in world.brokers {
+      _ = await broker.broker.tick()
+      await settle()
+    }
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r1"))
+    let second = Task { try await other.token("work", timeout: 300) }
+    await settle()
+    #expect(world.provider.held == 1)
+    world.provider.release()
+    #expect(try await asked.value == "work-a2")
+    #expect(try await second.value == "work-a2")
+    #expect(world.provider.reuses == 0 && world.provider.refreshes == 1)
+  }
+
   @Test("If the request under way fails, the account is written to the copy that lacks it")
   func failureUnderWay() async throws {
     let world = try await SharedWorld()

@@ -61,6 +61,14 @@ final class SharedDatabase: Sendable {
       self, number: number, node: Node(id: id, run: "run\(number)"), changes: changes)
   }
 
+  /// Another broker writes the account, and its state stays.
+  func touches(_ name: String) {
+    state.withLock { state in
+      guard let account = AccountName(rawValue: name) else { return }
+      state.revisions[account] = .random()
+    }
+  }
+
   /// The database is replaced by a copy that lacks the account.
   func loses(_ name: String) {
     state.withLock { state in

@@ -63,6 +63,8 @@ extension Accounts {
     guard let grant = table[account], !grant.isUnreadable else { return nil }
     var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
     changes += grant.livingTokens.map { .putToken($0) }
+    // The row may be another copy's.
+    if let issuer = journal.known.issuers[account] { changes.append(.putIssuer(account, issuer)) }
     return changes + intentChange(grant, isLeased: false)
   }
 

@@ -74,7 +74,7 @@ extension Accounts {
       reportUnreadable(account, detail)
       return await passOver(account, detail, replacing: replacing)
     } catch {
-      return journal.failed(error)
+      return notRead(account, error)
     }
     follow(account, to: stored, replacing: replacing)
   }
@@ -83,7 +83,7 @@ extension Accounts {
   private func passOver(_ account: AccountName, _ detail: String, replacing: Bool) async {
     let remains: StoredAccount?
     do throws(StoreError) { remains = try await journal.store.remains(of: account) } catch {
-      return journal.failed(error)
+      return notRead(account, error)
     }
     guard let remains else { return }
     guard let own = table[account] else {
@@ -105,6 +105,12 @@ extension Accounts {
     }
   }
 
+  /// Looked at again when the store works.
+  private func notRead(_ account: AccountName, _ error: StoreError) {
+    if journal.isShared { journal.leavesUndecided(account) }
+    journal.failed(error)
+  }
+
   /// Whether the stored grant is one of an older copy of a shared database, which memory replaces: its refresh token is
   /// spent, or it lacks a later login.
   private func isBehind(_ stored: SavedGrant, _ own: Grant) -> Bool {
@@ -117,7 +123,7 @@ extension Accounts {
   private func writeBack(_ account: AccountName, over stored: StoredAccount?, replacing: Bool) {
     // The request under way finds the conflict, and then memory is saved.
     guard table[account]?.phase == .idle || replacing else { return }
-    journal.read(account, at: stored?.revision, of: stored?.issuer)
+    journal.expects(account, at: stored?.revision, of: journal.known.issuers[account] ?? stored?.issuer)
     journal.keep(account)
     journal.saveSoon()
   }
@@ -162,11 +168,12 @@ extension Accounts {
     if let own, journal.isUnsaved(account) || own.isTokenRejected, journal.revision(of: account) == stored.revision {
       return
     }
-    if let own,
-      isBehind(stored.grant, own)
-        || journal.isKept(account, over: stored.revision, isEarlier: Self.isEarlier(stored.grant, than: own.saved))
-    {
-      return writeBack(account, over: stored, replacing: replacing)
+    if let own {
+      let isEarlier = Self.isEarlier(stored.grant, than: own.saved)
+      let isKept = journal.isKept(account, over: stored.revision, isEarlier: isEarlier)
+      // Otherwise a later logout would be undone.
+      if !isKept { journal.keepsNoMore(account) }
+      if isKept || isBehind(stored.grant, own) { return writeBack(account, over: stored, replacing: replacing) }
     }
     journal.isSaved(account)
     // No other broker has rotated the token whose answer is pending: that answer may be the only one.
@@ -217,13 +224,8 @@ extension Accounts {
     guard let own = table[account], !own.isUnreadable,
       stored.map({ Self.isEarlier($0.grant, than: own.saved) }) ?? true
     else { return false }
-    if own.phase == .idle {
-      journal.read(account, at: stored?.revision, of: stored?.issuer)
-      journal.keep(account)
-    } else {
-      // A refresh token that is on its way must not be sent by another broker: its request writes the account.
-      journal.keeps(account, over: stored?.revision)
-    }
+    // A refresh token that is on its way must not be sent by another broker: its request writes the account.
+    journal.keeps(account, over: stored?.revision, isBusy: own.phase != .idle)
     logger.warning(
       "the database is a copy from before the latest login of \(account), which is written back",
       metadata: ["account": "\(account)"])

@@ -6,9 +6,9 @@ struct KnownRevisions {
   fileprivate(set) var ofAccounts: [AccountName: Revision] = [:]
   /// Those of rows that cannot be read, which only a caller that replaces or removes the grant may expect.
   fileprivate var unreadable: [AccountName: Revision] = [:]
-  /// Accounts with a refresh under way whose state replaces the one in another copy of the database: the revision there.
-  /// Their other commits still expect the revision of before the copy, so none of them writes the refresh token that is
-  /// being sent.
+  /// Accounts whose state replaces the one in another copy of the database, until they are written: the revision there.
+  /// While a refresh is under way, other commits still expect the revision of before the copy, so none of them writes the
+  /// refresh token that is being sent.
   fileprivate var kept: [AccountName: KeptOver] = [:]
   /// Accounts and registrations that need another look at the disk: the comparison with a copy could not decide, or the
   /// read of a change failed.
@@ -42,11 +42,24 @@ extension Journal {
 
   /// Memory replaces the account in another copy of the database as soon as its refresh has ended.
   ///
-  /// - Parameter revision: of the copy; nil: it lacks the account.
-  func keeps(_ account: AccountName, over revision: Revision?) {
+  /// - Parameters:
+  ///   - revision: of the copy; nil: it lacks the account.
+  ///   - isBusy: whether a refresh is under way.
+  func keeps(_ account: AccountName, over revision: Revision?, isBusy: Bool) {
+    if isBusy {
+      unsaved.waiting.remove(account)
+    } else {
+      read(account, at: revision, of: known.issuers[account])
+      keep(account)
+    }
     known.kept[account] = .init(revision: revision)
-    unsaved.waiting.remove(account)
   }
+
+  /// The accounts that memory keeps over a copy, and their revisions there.
+  var keptAccounts: [(account: AccountName, revision: Revision?)] { known.kept.map { ($0.key, $0.value.revision) } }
+
+  /// Another broker wrote the account to the copy in a state that is not earlier.
+  func keepsNoMore(_ account: AccountName) { known.kept[account] = nil }
 
   func isKept(_ account: AccountName) -> Bool { known.kept[account] != nil }
 
@@ -76,8 +89,8 @@ extension Journal {
     if let revision = known.unreadable.removeValue(forKey: account) { known.ofAccounts[account] = revision }
   }
 
-  /// The account's lease was granted at this revision of its row, which the request's commit replaces.
-  func leased(_ account: AccountName, at revision: Revision?, of issuer: String?) {
+  /// The next commit replaces the row of this revision.
+  func expects(_ account: AccountName, at revision: Revision?, of issuer: String?) {
     let kept = known.kept[account]
     read(account, at: revision, of: issuer)
     known.kept[account] = kept

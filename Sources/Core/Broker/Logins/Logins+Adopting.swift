@@ -144,7 +144,7 @@ extension Logins {
       changes += journal.issuerChange(login.account, provider)
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
       // With the refresh token of memory, which may be spent, it replaces no row that cannot be read.
-      let isNew = saved.refreshToken != nil && saved.refreshToken != before?.saved.refreshToken
+      let isNew = saved.refreshToken != before?.saved.refreshToken || saved.refreshToken == nil
       changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(

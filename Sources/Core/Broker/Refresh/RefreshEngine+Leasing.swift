@@ -95,6 +95,31 @@ extension RefreshEngine {
     }
   }
 
+  /// Leases the accounts with a request under way in another copy of the database: another broker that has them in memory
+  /// must not send their refresh tokens.
+  func leaseKept() async {
+    for (account, revision) in journal.keptAccounts {
+      await journal.lock(account)
+      await lease(account, at: revision)
+      journal.unlock(account)
+    }
+  }
+
+  private func lease(_ account: AccountName, at revision: Revision?) async {
+    guard let grant = accounts[account], let intent = grant.intent else { return }
+    let attempt: Grant.Attempt
+    switch grant.phase {
+    case .refreshing(let current), .overdue(let current, _), .committing(let current, _): attempt = current
+    case .idle: return
+    }
+    let asked = uptime
+    guard !attempt.isExchange, leases.held[key(account, attempt)] != nil,
+      case .granted(let lease, _) = try? await journal.lease(
+        intent, Takeover(.none), expecting: [.revision(account, revision)])
+    else { return }
+    hold(lease, attempt, since: asked, isRepeated: true)
+  }
+
   /// How the account may be taken over from another broker.
   private func takeover(_ saved: SavedGrant, isForced: Bool) -> Takeover {
     let rotation = providers[saved.provider]?.provider.refreshTraits.rotation ?? .strict
@@ -151,7 +176,7 @@ extension RefreshEngine {
         switch try await journal.lease(intent, Takeover(.none), expecting: [.revision(account, revision)]) {
         case .granted(let lease, _):
           hold(lease, attempt, since: asked)
-          journal.leased(account, at: revision, of: issuer)
+          journal.expects(account, at: revision, of: issuer)
           if let stored, stored.isWhole { accounts[account]?.rebase(attempt, onto: stored.account.grant) }
           return .again
         case .held: return .failed
