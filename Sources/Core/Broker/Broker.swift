@@ -147,7 +147,7 @@ public final class Broker {
     }
   }
 
-  /// Reads all that is on disk once more, behind the first answers: damage is told of, and what memory has is written anew.
+  /// Reads all stored data again after the first answers: damage is reported, and data in memory are written again.
   public nonisolated func verify() async {
     await runtime.clock.system.sleep(Limit.verificationDelay)
     await journal.verify { [accounts] in await accounts.verify() }
@@ -227,7 +227,7 @@ public final class Broker {
     runtime.lifecycle.wakeScheduler()
   }
 
-  /// Looks at what the state needs on disk, every few seconds, until the task is cancelled.
+  /// Examines the store every few seconds, until the task is cancelled.
   public func watchStore() async {
     while !Task.isCancelled, !runtime.lifecycle.isDraining {
       await runtime.clock.system.sleep(Limit.examination)

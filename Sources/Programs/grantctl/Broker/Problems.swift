@@ -1,7 +1,7 @@
 import BrokerAPI
 import PlainText
 
-/// What needs somebody's eye beside the accounts' own errors: providers, the store, the clock, logins that end soon.
+/// Problems beside the accounts' own errors: providers, the store, the clock, logins that end soon.
 struct Problems {
   struct Problem: Equatable {
     var what: Cell

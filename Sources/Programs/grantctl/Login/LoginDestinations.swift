@@ -1,6 +1,6 @@
 import BrokerAPI
 
-/// Brings the first place before a person where they can sign in, of those that the broker offers, in its order.
+/// Opens the first possible destination for the user to sign in, in the order in which the broker offers them.
 struct LoginDestinations: Sendable {
   let shell: Shell
   /// Programs may be started.

@@ -2,7 +2,7 @@ import AsyncClient
 import BlockingClient
 import BrokerAPI
 
-/// Waits for the end of a login, and for the person meanwhile.
+/// Waits for the end of a login, and for input of the user during this time.
 struct LoginWatch: Sendable {
   /// What can happen.
   private enum LoginEvent: Sendable {
@@ -170,7 +170,7 @@ struct LoginWatch: Sendable {
     }
   }
 
-  /// `opened`: what the broker is to remember of where the person is.
+  /// - Parameter opened: the place at which the user signs in, for the broker.
   private func poll(
     _ client: SocketClient, _ opened: LoginWait.Opened?, _ feed: AsyncStream<LoginEvent>.Continuation
   ) async {

@@ -1,7 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 
-/// What the command line answers ahead, where a login needs more of the person than to sign in.
+/// Answers from the command line, if a login needs more input of the user than to sign in.
 struct PresetAnswers: ParsableArguments {
   /// The words of `replace_session` in the configuration.
   static let oldest = "oldest"
