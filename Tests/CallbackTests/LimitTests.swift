@@ -164,7 +164,8 @@ import Testing
   func halfClosed() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits.connections = 2
-    configuration.limits.waiting = 8
+    // More than the server accepts between two looks at the ends of earlier ones, and fewer than come below.
+    configuration.limits.waiting = 40
     configuration.ipv6 = false
     let handler = ScriptedHandler(holds: true)
     try await withListener(configuration, handler: handler) { _, client async throws in
@@ -172,7 +173,7 @@ import Testing
         for number in 0..<2 { group.addTask { try await client.request("GET", "/callback?n=\(number)").status } }
         await handler.asked(2)
         // Were these not forgotten, the place of the next one would be the last that waits, and it would be closed.
-        for _ in 0..<50 { await (try await client.open()).close() }
+        for _ in 0..<100 { await (try await client.open()).close() }
         group.addTask {
           let head = "GET /callback?n=2 HTTP/1.1\r\nHost: 127.0.0.1:\(client.port)\r\n\r\n"
           return try await client.send(head, endOutput: true).status

@@ -10,7 +10,7 @@ import Testing
 @testable import Callback
 
 /// Who owns the other end of a connection, asked of this machine's kernel.
-@Suite("Whose browser it is", .timeLimit(.minutes(1))) struct PeerTests {
+@Suite("Whose browser it is", .timeLimit(.minutes(5))) struct PeerTests {
   /// Two ends of a loopback connection.
   private struct Pair {
     var client: Int32

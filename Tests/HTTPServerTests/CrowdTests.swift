@@ -10,7 +10,7 @@ import Testing
 
 /// Clients that send many requests, read no answers, or end their side early.
 // Alone: its longest answer has a limit of a quarter of a second.
-@Suite(.timeLimit(.minutes(1)), .serialized) struct CrowdTests {
+@Suite(.timeLimit(.minutes(5)), .serialized) struct CrowdTests {
   /// Sends requests until the server reads no more of them.
   private func fill(_ asking: Asking, _ served: Served) async throws {
     let many = Array(served.requests(2000).utf8)

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTPServer
 
 /// Clients that end their side after the request, and clients that have closed.
-@Suite(.timeLimit(.minutes(1))) struct HalfCloseTests {
+@Suite(.timeLimit(.minutes(5))) struct HalfCloseTests {
   static let kinds = ["port", "socket"]
   private static let request = "POST /whole HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2\r\n\r\nab"
 

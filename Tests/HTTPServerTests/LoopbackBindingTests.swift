@@ -16,7 +16,7 @@ extension SocketHolder {
 }
 
 /// A loopback port: both addresses or none, and the same over a restart.
-@Suite(.timeLimit(.minutes(1))) struct LoopbackBindingTests {
+@Suite(.timeLimit(.minutes(5))) struct LoopbackBindingTests {
   private func server(_ host: String = "127.0.0.1", _ port: Int = 0, _ holder: SocketHolder? = nil) -> HTTPServer {
     HTTPServer(
       address: .loopback(host: host, port: port), keeper: holder?.keeper, group: MultiThreadedEventLoopGroup.singleton,

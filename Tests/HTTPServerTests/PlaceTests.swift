@@ -6,7 +6,7 @@ import Testing
 @testable import HTTPServer
 
 /// Which connections may be closed to free their place for another.
-@Suite(.timeLimit(.minutes(1)), .serialized) struct PlaceTests {
+@Suite(.timeLimit(.minutes(5)), .serialized) struct PlaceTests {
   @Test("A connection keeps its place until its answer is sent")
   func whileSending() async throws {
     try await Served.with { served in

@@ -6,7 +6,7 @@ import Testing
 @testable import HTTPServer
 
 /// Requests over the rate of their holder. The tests run as root, which has no rate: they set one.
-@Suite(.timeLimit(.minutes(1))) struct RateTests {
+@Suite(.timeLimit(.minutes(5))) struct RateTests {
   private func paced(_ served: Served, _ perSecond: Double) async throws -> Asking {
     let asking = try await served.asking()
     try await asking.on { $0.client.pace = Pace(PaceRates(requests: perSecond, bytes: 1e18), at: .now()) }

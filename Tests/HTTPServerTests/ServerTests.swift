@@ -10,7 +10,7 @@ import Testing
 
 @testable import HTTPServer
 
-@Suite(.timeLimit(.minutes(1))) struct ServerTests {
+@Suite(.timeLimit(.minutes(5))) struct ServerTests {
   /// A server of ``Echoes`` for the time of `body`, and its port.
   private func serving(
     limits change: (inout HTTPServer.Limits) -> Void = { _ in }, _ body: (Int) async throws -> Void

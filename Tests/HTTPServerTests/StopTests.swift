@@ -7,7 +7,7 @@ import Testing
 @testable import HTTPServer
 
 /// What becomes of requests and answers when the server stops, and of the last answer of a connection.
-@Suite(.timeLimit(.minutes(1)), .serialized) struct StopTests {
+@Suite(.timeLimit(.minutes(5)), .serialized) struct StopTests {
   @Test("A request without its body delays the stop by seconds at most, and is answered with 408")
   func halfSent() async throws {
     try await Served.with { served in

@@ -36,7 +36,7 @@ private final class CountingServer: Sendable {
   }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct LatestSendTests {
+@Suite(.timeLimit(.minutes(5))) struct LatestSendTests {
   @Test(
     "A request is not sent after its latest time, in which a stopped process counts, over a kept or a new connection",
     arguments: [Duration.seconds(11), .seconds(14)])

@@ -93,7 +93,7 @@ private final class Recorder: UpstreamReceiver {
   }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct UpstreamTests {
+@Suite(.timeLimit(.minutes(5))) struct UpstreamTests {
   private let loop = MultiThreadedEventLoopGroup.singleton.next()
 
   private func send(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hooks
 
-@Suite(.timeLimit(.minutes(2))) struct HookTests {
+@Suite(.timeLimit(.minutes(5))) struct HookTests {
   private static let event = Event(
     type: .tokenFailed, at: 1_767_225_600, account: "work", provider: "example", login_id: "L1", generation: 7,
     reason: .temporarilyUnavailable, message: "the provider says:\u{1b}[31m\r\nPATH=/evil \u{202e}\"quoted\"",

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hooks
 
-@Suite(.timeLimit(.minutes(2))) struct RunTests {
+@Suite(.timeLimit(.minutes(5))) struct RunTests {
   @Test("a program has three descriptors, default signals, its own process group, and the folder /")
   func clean() async throws {
     let folder = try Folder()

@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// The manual pages and the completion scripts are those of these programs; `make docs` writes them.
-@Suite(.timeLimit(.minutes(1))) struct ManualTests {
+@Suite(.timeLimit(.minutes(5))) struct ManualTests {
   @Test("docs has the generated manual pages and completion scripts")
   func current() async throws {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

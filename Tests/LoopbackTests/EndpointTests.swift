@@ -15,7 +15,7 @@ import Testing
 @testable import Loopback
 
 /// The token endpoint and the clouds on a real port, with a broker that answers as told.
-@Suite(.timeLimit(.minutes(1))) struct EndpointTests {
+@Suite(.timeLimit(.minutes(5))) struct EndpointTests {
   /// Status, and parts of the answer.
   struct Row: Sendable, CustomTestStringConvertible {
     let testDescription: String

@@ -10,7 +10,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct ListenerTests {
+@Suite(.timeLimit(.minutes(5))) struct ListenerTests {
   static let text = "# TYPE a gauge\na 1\n# EOF\n"
 
   /// A listener for the time of `body`, and its port.

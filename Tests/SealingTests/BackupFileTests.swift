@@ -4,7 +4,7 @@ import Testing
 
 @testable import Sealing
 
-@Suite("A backup's file", .timeLimit(.minutes(3)))
+@Suite("A backup's file", .timeLimit(.minutes(5)))
 struct BackupFileTests {
   private static let cheap = BackupFile.Scrypt(log2Rounds: 4, blockSize: 1, parallelism: 1)
   private static let passphrase = BackupFile.Secret.passphrase(Secret("correct horse battery"))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Sealing
 
-@Suite("The key of a locked broker", .timeLimit(.minutes(3)))
+@Suite("The key of a locked broker", .timeLimit(.minutes(5)))
 struct LockedKeyTests {
   private static let passphrase = Secret("eleven small boats")
   private let folder = NSTemporaryDirectory() + "locked-key-\(UUID().uuidString)"

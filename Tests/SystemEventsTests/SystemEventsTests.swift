@@ -3,7 +3,7 @@ import Synchronization
 import SystemEvents
 import Testing
 
-@Suite("The machine's events", .serialized, .timeLimit(.minutes(1)))
+@Suite("The machine's events", .serialized, .timeLimit(.minutes(5)))
 struct SystemEventsTests {
   private static let still = ClockSample(wall: .seconds(1), monotonic: .seconds(1), boottime: .seconds(1))
 

@@ -65,7 +65,7 @@ import Testing
 
   @Test(
     "Entries that cannot be sent now delay no caller, keep their order, and are limited",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(5)))
   func heldUp() async {
     let queue = BoundedQueue(label: "test")
     let gate = DispatchSemaphore(value: 0)

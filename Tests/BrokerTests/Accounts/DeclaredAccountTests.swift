@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Accounts of the configuration: which definition a token belongs to.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct DeclaredAccountTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct DeclaredAccountTests {
   private static let source = ExchangeSource(from: account("work"), audience: "one")
 
   static let changed: [ExchangeSource] = [

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ImportTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ImportTests {
   private func importing(_ rig: Rig) -> Task<ErrorReason?, Never> {
     Task {
       await rig.reason {

@@ -10,7 +10,7 @@ import Testing
 
 /// Requests for fewer scopes or another resource at a provider that rotates refresh tokens: the refresh token is not used
 /// for them, since most servers bind the new one to the narrowed scope.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct RotationNarrowingTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RotationNarrowingTests {
   private static let scopes = ["read", "write"]
 
   /// A server that binds each new refresh token to the scope of its request, against RFC 6749 §6, and exchanges tokens.

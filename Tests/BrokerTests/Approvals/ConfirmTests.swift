@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Rules with `confirm`.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ConfirmTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ConfirmTests {
   static let asking = Rule(
     name: "ask", who: .init(uid: 1000), accounts: ["work"], access: [.use], confirm: .seconds(60))
   private static let plain = Rule(name: "plain", uid: 1002, gid: nil, accounts: ["*"], access: [.use])

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The scopes that a user sees of a pending release, and the result of the approval: never more than these.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ConfirmedScopesTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ConfirmedScopesTests {
   /// What a provider gives that is asked for less than was granted.
   enum Narrowing {
     case asAsked, never, withMore

@@ -5,7 +5,7 @@ import Testing
 @testable import Broker
 
 /// The hold of all releases.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct HoldTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct HoldTests {
   @Test("No token is released until the hold ends, not even to root; the rest goes on")
   func held() async throws {
     let store = MemoryStore()

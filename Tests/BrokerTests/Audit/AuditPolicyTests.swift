@@ -16,7 +16,7 @@ private struct Changed<Outcome: Sendable>: Sendable {
 }
 
 /// What the audit trail has of the policy.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct AuditPolicyTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct AuditPolicyTests {
   typealias Change = @Sendable (inout BrokerConfiguration) -> Void
 
   private static let offer = UnitCredentials.Offer(id: "mail", account: account("work"), units: ["mail.service"])

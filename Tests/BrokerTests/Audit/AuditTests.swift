@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Who got what, who was refused, and who may read of it.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct AuditTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct AuditTests {
   private static let reader = Rule(
     name: "reader", who: .init(unit: "mail.service"), accounts: ["wo*"], access: [.use])
   private static let keeper = Rule(name: "keeper", uid: 1001, gid: nil, accounts: ["work"], access: [.manage])

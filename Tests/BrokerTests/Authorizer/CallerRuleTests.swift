@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// The visibility of others' accounts, and callers with few known properties.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct CallerRuleTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct CallerRuleTests {
   private func rig(_ rules: [Rule]) async throws -> Rig {
     let store = MemoryStore()
     for name in ["work", "home", "bank"] { try await store.signIn(name) }

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Which resources (RFC 8707) a rule lets a caller request tokens for.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ResourceCapTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ResourceCapTests {
   private static let files = "https://files.example/"
   private static let mail = "https://mail.example/"
 

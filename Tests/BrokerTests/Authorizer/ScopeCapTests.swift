@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Callers who may have a part of an account's scopes.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ScopeCapTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ScopeCapTests {
   private static let reader = Rule(
     name: "reader", who: .init(uid: 1000), accounts: ["work"], access: [.use], scopes: ["read"])
   private static let all = Rule(name: "all", uid: 1001, gid: nil, accounts: ["work"], access: [.use, .login])

@@ -38,7 +38,7 @@ private final class ScriptedStoreAdministration: StoreAdministration {
   }
 }
 
-@Suite("Backups through the socket", .scheduled, .timeLimit(.minutes(1))) struct BackupTests {
+@Suite("Backups through the socket", .scheduled, .timeLimit(.minutes(5))) struct BackupTests {
   private let administration = ScriptedStoreAdministration()
   private let passphrase = SecretText("correct horse battery")
 

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The meaning of an answer of a provider's API, for `request.send` and for `/forward`.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct APICallTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct APICallTests {
   enum Meaning { case passed, nonce, stepUp, tokenRefused, refused }
 
   struct Case: CustomTestStringConvertible {

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// What becomes of a forwarded request after its answer.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ForwardingTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ForwardingTests {
   private static let caller = Caller(uid: 0, gid: 0, groups: [], pid: 7, unit: nil)
 
   private func provider(_ change: (inout SteppedProvider) -> Void = { _ in }) -> SteppedProvider {

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A provider that a reload moves to another server while a call waits: what one server issued never goes to the other.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct MovedProviderTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MovedProviderTests {
   enum Question: CaseIterable {
     case introspect, userInfo, sessions, endSession, sendPath, sendAddress, exchange, exchangeActing
 

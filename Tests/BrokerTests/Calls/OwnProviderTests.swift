@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// An account that becomes another provider's, or another login's, while its provider is asked by its token.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct OwnProviderTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct OwnProviderTests {
   enum Question: CaseIterable {
     case introspect, userInfo, sessions, endSession, send
 

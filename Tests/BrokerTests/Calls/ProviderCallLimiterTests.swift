@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// Whose requests may be under way at a provider.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ProviderCallLimiterTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ProviderCallLimiterTests {
   private func rig() async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// A call that waits for the account's token while a reload changes what it was decided by.
-@Suite("A call that waits for its token", .scheduled, .timeLimit(.minutes(1))) struct RecalledCallTests {
+@Suite("A call that waits for its token", .scheduled, .timeLimit(.minutes(5))) struct RecalledCallTests {
   private static let alice = Caller.user(1000)
   private static let rule = Rule(
     name: "alice", uid: 1000, gid: nil, accounts: ["work"], access: [.use, .observe, .manage])

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Calls that the broker makes for others.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct RequestTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RequestTests {
   private func rig() async throws -> Rig {
     let provider = SteppedProvider {
       $0.apiTraits = APITraits(

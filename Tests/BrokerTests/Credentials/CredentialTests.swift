@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// What units load as credentials.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct CredentialTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct CredentialTests {
   private typealias Offer = UnitCredentials.Offer
 
   private func rig(

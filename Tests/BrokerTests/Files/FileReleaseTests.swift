@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct FileReleaseTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct FileReleaseTests {
   private let path = "/run/files/mail"
 
   private func file(

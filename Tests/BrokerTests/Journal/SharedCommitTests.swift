@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Commits to a shared store: what they expect, and answers that are lost.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedCommitTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedCommitTests {
   @Test("A login after a logout is not overwritten, though its generation is the same as before")
   func sameGeneration() async throws {
     let world = try await SharedWorld()

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A row of a shared database that another broker wrote and that cannot be read.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedDamageTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedDamageTests {
   /// The second broker has renewed the account without the first one's knowledge, and the row cannot be read.
   private func damaged() async throws -> (SharedWorld, SharedSite) {
     let world = try await SharedWorld()

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Leases that end, that are late, and that others take.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedLeaseTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedLeaseTests {
   @Test("If the holder of a lease has stopped, another broker continues when the request has certainly ended")
   func gone() async throws {
     let world = try await SharedWorld()

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Two brokers on one store: logins that one begins and the other completes.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedLoginTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedLoginTests {
   @Test("A callback at another broker completes the login there, and callers waiting at the first are informed")
   func elsewhere() async throws {
     let world = try await SharedWorld(accounts: [])

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Several brokers on one store: what belongs to one of them, and what only one of them does.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedOwnershipTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedOwnershipTests {
   // MARK: Logins
 
   @Test("Only the run that started a login lists, cancels or expires it")

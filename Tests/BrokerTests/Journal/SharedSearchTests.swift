@@ -4,7 +4,7 @@ import Testing
 @testable import Broker
 
 /// Two brokers on one store, at random.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedSearchTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedSearchTests {
   private static let names = ["work", "home", "bank"]
 
   @Test("Whatever happens when, no refresh token is sent twice and none is lost", arguments: 0..<25)

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Two brokers on one store: who refreshes, and who follows.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedStoreTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedStoreTests {
   @Test("Changes that are reported while others are read are read at once")
   func burst() async throws {
     let names = (0..<40).map { "a\($0)" }

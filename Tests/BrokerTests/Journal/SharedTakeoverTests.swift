@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Two brokers on one store: a request whose holder stopped, and the other broker.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SharedTakeoverTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SharedTakeoverTests {
   func world(_ rotation: Rotation = .strict) async throws -> SharedWorld {
     try await SharedWorld(providers: [OAuthProvider(.plain { $0.refresh.rotation = rotation })])
   }

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// A disk that is full, gone or damaged, seen from the broker.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct StoreFailureTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct StoreFailureTests {
   private func rig(_ rotation: Rotation = .strict) async throws -> Rig {
     let store = try await MemoryStore.expired("work")
     try await store.signIn("valid")

@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// Logins that ask for more than a sign-in.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ActionTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ActionTests {
   private let limited: ScriptedTransport.Answer = { request in
     request.form["session_id"] == nil ? reply("{}", status: 419) : TokenServer.granted(request, lifetime: 3600)
   }

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// The tokens of a login become the account's, regardless of other events of the account and the disk.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct AdoptionTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct AdoptionTests {
   private func signedIn() async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct CallbackTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct CallbackTests {
   /// Untrusted callbacks, and whether they look like callbacks of a login.
   static let forgeries: [(String, [String: String?])] = [
     ("no state", ["state": nil]), ("an empty state", ["state": ""]), ("a wrong state", ["state": "forged"]),

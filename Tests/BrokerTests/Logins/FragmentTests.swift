@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Answers in the fragment of an address, which the callback endpoint has to ask a page for.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct FragmentTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct FragmentTests {
   private func settings(_ redirect: String = "http://127.0.0.1:8400/callback") throws -> ProviderSettings {
     let uri = try RedirectURI(redirect)
     return .plain { settings in

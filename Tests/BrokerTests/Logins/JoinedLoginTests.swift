@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Programs of one user that start the same login together: one login, which ends for all.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct JoinedLoginTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct JoinedLoginTests {
   private func params(_ account: String = "work", _ change: (inout LoginStart.Params) -> Void = { _ in })
     -> LoginStart.Params
   {

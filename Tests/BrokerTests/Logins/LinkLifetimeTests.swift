@@ -7,7 +7,7 @@ import Testing
 @testable import Broker
 
 /// A pushed request is forgotten after a while (RFC 9126 §2.2), and the link with it.
-@Suite("How long a login's link is good", .scheduled, .timeLimit(.minutes(1))) struct LinkLifetimeTests {
+@Suite("How long a login's link is good", .scheduled, .timeLimit(.minutes(5))) struct LinkLifetimeTests {
   private func rig(expiresIn seconds: Int) async throws -> Rig {
     let settings = ProviderSettings.plain { settings in
       settings.authorization.par = .always

@@ -10,7 +10,7 @@ import Testing
 @testable import Broker
 
 /// The short address of a login, and whose browser may open it and come back.
-@Suite("Whose browser a login is for", .scheduled, .timeLimit(.minutes(1))) struct LoginLinkTests {
+@Suite("Whose browser a login is for", .scheduled, .timeLimit(.minutes(5))) struct LoginLinkTests {
   private static let person: UInt32 = 1000, other: UInt32 = 1001
   private static let rules = [person, other].map {
     Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login])

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LoginTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LoginTests {
   @Test func aLoginIsOnDiskBeforeItsAddressIsHandedOut() async throws {
     let rig = try await Rig()
     rig.store.set(.fails)

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A login and a refresh of one account that are under way at once: the login wins, in memory and on disk.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct MeetingTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MeetingTests {
   /// Starts a login, and gives the address that the browser would come back to with this code.
   private func callback(_ rig: Rig, code: String) async throws -> String {
     _ = try await rig.call(LoginStart.self, .init(provider: "example", account: "work"))

@@ -9,7 +9,7 @@ import Testing
 
 /// A provider that a reload moves to another server while a login is under way: what is for one server, or came from it,
 /// never goes to the other.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct MovedLoginTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MovedLoginTests {
   private func configuration(_ server: Server, isDiscovered: Bool = false) -> BrokerConfiguration {
     let change = { (settings: inout ProviderSettings) in
       settings.authorization.par = .always

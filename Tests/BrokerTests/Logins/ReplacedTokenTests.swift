@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A login replaces the account's refresh token, which stays good at the provider until it is revoked.
-@Suite("The refresh token that a login replaces", .scheduled, .timeLimit(.minutes(1))) struct ReplacedTokenTests {
+@Suite("The refresh token that a login replaces", .scheduled, .timeLimit(.minutes(5))) struct ReplacedTokenTests {
   private func signedIn(_ style: ProviderSettings.RevocationStyle = .rfc7009, revokes: Bool = true) async throws -> Rig
   {
     let store = MemoryStore()

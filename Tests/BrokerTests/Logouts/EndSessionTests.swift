@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite("The end of a session at the provider", .scheduled, .timeLimit(.minutes(1))) struct EndSessionTests {
+@Suite("The end of a session at the provider", .scheduled, .timeLimit(.minutes(5))) struct EndSessionTests {
   private func rig(returnTo address: String?) async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LogoutTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LogoutTests {
   private func logout(_ rig: Rig, revoke: Bool? = nil) async throws -> [String] {
     try await rig.call(AccountLogout.self, .init(account: "work", revoke: revoke)).steps.map {
       "\($0.step) \($0.result)"

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Which accounts a logout token of the provider ends.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LogoutTokenTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LogoutTokenTests {
   private func rig(
     scopes: [String] = ["read"], declares: Bool = false, _ change: (inout SavedGrant) -> Void = { _ in }
   ) async throws -> Rig {

@@ -9,7 +9,7 @@ import Testing
 
 /// A provider that a reload moves to another server while tokens have still to be revoked: the promise to revoke them is
 /// kept at the server that issued them, and no other learns them.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct MovedRevocationTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MovedRevocationTests {
   private func configuration(
     _ server: Server, accounts: [String] = [], isDiscovered: Bool = false
   ) -> BrokerConfiguration {

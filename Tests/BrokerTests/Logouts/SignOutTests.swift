@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// The refresh tokens of discarded answers: a sign-out at the provider, a login or a logout came first.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct SignOutTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct SignOutTests {
   private func rig(_ change: (inout ProviderSettings) -> Void = { _ in }) async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(3700))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct JournalTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct JournalTests {
   /// Knows one account.
   @BrokerActor private final class Source: JournalSource {
     var changes: [Change] = []

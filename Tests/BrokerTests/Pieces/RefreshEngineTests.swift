@@ -5,7 +5,7 @@ import Testing
 @testable import Broker
 
 /// The engine with its dependencies, without a broker, socket, policy or login.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct RefreshEngineTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RefreshEngineTests {
   @Test("An account that is due is refreshed once, and its new refresh token is on disk before its token is served")
   @BrokerActor func refreshes() async throws {
     let parts = Parts()

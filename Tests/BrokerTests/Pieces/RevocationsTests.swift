@@ -4,7 +4,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct RevocationsTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RevocationsTests {
   @Test("A token stays on disk to be revoked until the provider answers, and is tried again after a failure")
   @BrokerActor func untilAnswered() async {
     let parts = Parts()

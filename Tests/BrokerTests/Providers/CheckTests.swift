@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// `provider.check`: its requests, its results, and that no caller can cause more requests.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct CheckTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct CheckTests {
   private func rig(
     _ settings: ProviderSettings = .discovered(), accounts: [String] = [], rules: [Rule] = []
   ) async throws -> Rig {

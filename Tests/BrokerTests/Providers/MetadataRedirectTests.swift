@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Metadata and keys behind a redirect, or at a URL of their own.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct MetadataRedirectTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MetadataRedirectTests {
   private func rig(_ change: (inout ProviderSettings) -> Void = { _ in }) async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work", age: .seconds(4000))

@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The caller that tries an unavailable provider, and how long the others wait for it.
-@Suite("Probes of a provider that does not answer", .scheduled, .timeLimit(.minutes(1))) struct ProbeTests {
+@Suite("Probes of a provider that does not answer", .scheduled, .timeLimit(.minutes(5))) struct ProbeTests {
   private static let names = (0..<8).map { "account-\($0)" }
 
   /// An outage after five lost answers; the next probe comes five seconds later.

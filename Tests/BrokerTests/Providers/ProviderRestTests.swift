@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Which answers make a provider's accounts rest, and which do not.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ProviderRestTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ProviderRestTests {
   private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
 
   private func expired(_ count: Int) async throws -> MemoryStore {

@@ -9,7 +9,7 @@ import Testing
 
 /// One account's refresh is refused with a code that usually concerns the client, as Atlassian does for a refresh token
 /// that is no longer valid.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct RefusedAccountTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RefusedAccountTests {
   private static let codes = [
     "unauthorized_client", "invalid_client", "invalid_scope", "unsupported_grant_type", "invalid_target",
   ]

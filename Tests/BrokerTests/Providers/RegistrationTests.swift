@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A registered provider whose name the configuration takes.
-@Suite("A registration", .scheduled, .timeLimit(.minutes(1))) struct RegistrationTests {
+@Suite("A registration", .scheduled, .timeLimit(.minutes(5))) struct RegistrationTests {
   private static let metadata = """
     {"issuer":"https://id.example","authorization_endpoint":"https://id.example/authorize",\
     "token_endpoint":"https://id.example/token","registration_endpoint":"https://id.example/register",\

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// `resource.add`: what the documents of a resource can lead to.
-@Suite("A resource", .scheduled, .timeLimit(.minutes(1))) struct ResourceTests {
+@Suite("A resource", .scheduled, .timeLimit(.minutes(5))) struct ResourceTests {
   private static let url = "https://mcp.example/mcp"
 
   private static func server(_ members: String = "") -> String {

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// The account that acts in a token exchange: its token is released as well.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ActorTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ActorTests {
   private static let program = Caller(uid: 1000, gid: 1000, groups: [], pid: 100)
   private static let asking = Rule(
     name: "ask", who: .init(uid: 1000), accounts: ["robot"], access: [.use], confirm: .seconds(120))

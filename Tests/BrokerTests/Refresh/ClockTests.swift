@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A wall clock that is set while the broker runs.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ClockTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ClockTests {
   static let year = 365 * 86_400
 
   @Test(
@@ -166,7 +166,7 @@ import Testing
   }
 }
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ExpiringTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ExpiringTests {
   @Test("A refresh token that will end is announced a week before and on its last day, once each, over restarts")
   func announced() async throws {
     let store = MemoryStore()

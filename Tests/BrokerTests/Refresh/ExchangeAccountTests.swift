@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Accounts that trade another account's token, at their provider's gate.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct ExchangeAccountTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ExchangeAccountTests {
   private func configuration(
     _ names: [String], from: String = "work", _ change: (inout RefreshPolicy) -> Void = { _ in }
   ) -> BrokerConfiguration {

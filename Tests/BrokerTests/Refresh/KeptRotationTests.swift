@@ -6,7 +6,7 @@ import Testing
 @testable import Broker
 
 /// A login that brings no refresh token goes on with the account's own: a rotation of it under way must not be lost.
-@Suite("A login without a refresh token", .scheduled, .timeLimit(.minutes(1))) struct KeptRotationTests {
+@Suite("A login without a refresh token", .scheduled, .timeLimit(.minutes(5))) struct KeptRotationTests {
   /// A refresh is under way, and the login's answer is here and waits for it.
   private func waiting() async throws -> (
     rig: Rig, login: LoginStart.Result, refresh: Task<TokenGet.Result?, Never>, callback: Task<CallbackOutcome, Never>

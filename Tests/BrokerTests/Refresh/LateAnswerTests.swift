@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// Answers to refreshes that come after their time, from a provider whose refresh tokens are good once.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LateAnswerTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LateAnswerTests {
   /// Its request is with the provider, and its caller waits.
   private func asked(
     _ rig: Rig, _ name: String = "work", as number: Int = 1

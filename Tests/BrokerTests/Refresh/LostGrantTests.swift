@@ -10,7 +10,7 @@ import Testing
 @testable import Broker
 
 /// The end of a grant is reported everywhere, once, with the reason and the provider's rule.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LostGrantTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LostGrantTests {
   struct End: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let rotation: Rotation

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A refresh of the account's own token that returns fewer scopes than were granted.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct LostScopesTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct LostScopesTests {
   private static let scopes = ["read", "write"]
 
   private func rig(

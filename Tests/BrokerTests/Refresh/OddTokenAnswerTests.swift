@@ -88,7 +88,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     + [201, 202].map { .init(["access_token": nil], .refused, status: $0) }
 }
 
-@Suite("Token answers outside the specification", .scheduled, .timeLimit(.minutes(1))) struct OddTokenAnswerTests {
+@Suite("Token answers outside the specification", .scheduled, .timeLimit(.minutes(5))) struct OddTokenAnswerTests {
   /// Answers a refresh with unusual members: the next tokens of its account.
   private func odd(_ answer: OddAnswer) -> ScriptedTransport.Answer {
     { request in

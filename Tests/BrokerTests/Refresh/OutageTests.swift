@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A provider that does not answer, seen from the broker.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct OutageTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct OutageTests {
   private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
 
   private func expired(_ count: Int, lifetime: Duration = .seconds(3600)) async throws -> MemoryStore {

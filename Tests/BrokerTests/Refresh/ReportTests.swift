@@ -9,7 +9,7 @@ import Testing
 @testable import Broker
 
 /// The report of one caller about a token, and its effect on the others.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ReportTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ReportTests {
   private static let attacker = Caller(uid: 1001, gid: 1001, groups: [], pid: 7)
   private static let neighbour = Caller(uid: 1002, gid: 1002, groups: [], pid: 8)
   private static let unit = Caller(uid: 1001, gid: 1001, groups: [], pid: 9, unit: "mail.service")

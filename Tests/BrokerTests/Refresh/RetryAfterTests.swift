@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// A provider that asks for a longer pause than a caller should wait.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct RetryAfterTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RetryAfterTests {
   private static let names = (0..<5).map { "account-\($0)" }
 
   /// The first account's refresh failed so; in an outage, those of all.

@@ -91,7 +91,7 @@ import Testing
 
   @Test(
     "A disk that hangs does not keep the broker from ending, and its changes are listed as unsaved",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(5)))
   func hangingDisk() async throws {
     let store = MemoryStore()
     try await store.signIn("work")

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// How many requests may wait, and whose.
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct WaiterTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct WaiterTests {
   @Test("Waiting requests of one user do not use up the slots of others")
   func share() async throws {
     let rules = [1000, 1001].map { (uid: UInt32) in

@@ -8,7 +8,7 @@ import Testing
 @testable import Broker
 
 /// What one connection keeps of the decisions for its requests to a provider's API.
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct ConnectionForwardCacheTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct ConnectionForwardCacheTests {
   private static let feed = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "feed.service")
   private static let rule = Rule(name: "feed", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(2))) struct EntranceTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct EntranceTests {
   /// The holders in the order in which they entered.
   private final class Served: Sendable {
     let holders = Mutex<[Holder]>([])

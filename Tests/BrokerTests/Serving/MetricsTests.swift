@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct MetricsTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct MetricsTests {
   private func scrape(_ rig: Rig) async throws -> OpenMetricsText {
     let result = try await rig.call(BrokerMetrics.self, NoParams())
     #expect(result.content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8")

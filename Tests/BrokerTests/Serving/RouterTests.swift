@@ -9,7 +9,7 @@ import Testing
 
 @testable import Broker
 
-@Suite(.scheduled, .timeLimit(.minutes(1))) struct RouterTests {
+@Suite(.scheduled, .timeLimit(.minutes(5))) struct RouterTests {
   private func rig(_ rules: [Rule] = []) async throws -> Rig {
     let store = MemoryStore()
     try await store.signIn("work")

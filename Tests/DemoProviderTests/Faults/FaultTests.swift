@@ -46,7 +46,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(1)), arguments: [DemoServer.Fault.Moment.before, .after])
+  @Test(.timeLimit(.minutes(5)), arguments: [DemoServer.Fault.Moment.before, .after])
   func aDelayStandsBeforeOrAfterTheStateChange(_ moment: DemoServer.Fault.Moment) async throws {
     try await withServer { server, client in
       let token = await client.signIn().refresh
@@ -66,7 +66,7 @@ import Testing
     }
   }
 
-  @Test(.timeLimit(.minutes(1))) func delayedAnswersAreLetGo() async throws {
+  @Test(.timeLimit(.minutes(5))) func delayedAnswersAreLetGo() async throws {
     try await withServer { server, client in
       let token = await client.signIn().refresh
       try server.fault(.delay, at: .any, times: 2) { $0.seconds = 3600 }

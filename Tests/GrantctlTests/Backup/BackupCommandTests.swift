@@ -8,7 +8,7 @@ import Testing
 
 @testable import grantctl
 
-@Suite("Backup, restore and key", .timeLimit(.minutes(1))) struct BackupCommandTests {
+@Suite("Backup, restore and key", .timeLimit(.minutes(5))) struct BackupCommandTests {
   private static let bytes = Array("grantd-backup\n".utf8) + (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 3) }
 
   /// What was saved, by path, and the sizes of the parts that came.

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SQLiteStore
 
-@Suite("A backup", .timeLimit(.minutes(3)))
+@Suite("A backup", .timeLimit(.minutes(5)))
 struct BackupFileTests {
   let folder = TemporaryFolder()
 

@@ -6,7 +6,7 @@ import SQLiteStore
 import Synchronization
 import Testing
 
-@Suite("A disk that takes nothing", .serialized, .timeLimit(.minutes(3)))
+@Suite("A disk that takes nothing", .serialized, .timeLimit(.minutes(5)))
 struct DiskTests {
   let folder = TemporaryFolder()
 

@@ -9,7 +9,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("A database that is lost while it is open", .serialized, .timeLimit(.minutes(2)))
+@Suite("A database that is lost while it is open", .serialized, .timeLimit(.minutes(5)))
 struct LossTests {
   let folder = TemporaryFolder()
 

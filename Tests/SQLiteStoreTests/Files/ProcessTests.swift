@@ -7,7 +7,7 @@ import SQLiteStore
 import Testing
 
 // One after the other: a helper that starts in between would inherit the pipe of another, and keep it open.
-@Suite("Processes", .serialized, .timeLimit(.minutes(2)))
+@Suite("Processes", .serialized, .timeLimit(.minutes(5)))
 struct ProcessTests {
   let folder = TemporaryFolder()
 

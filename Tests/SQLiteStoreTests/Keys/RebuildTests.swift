@@ -7,7 +7,7 @@ import SQLiteStore
 import Synchronization
 import Testing
 
-@Suite("Rebuilding the store", .serialized, .timeLimit(.minutes(2)))
+@Suite("Rebuilding the store", .serialized, .timeLimit(.minutes(5)))
 struct RebuildTests {
   let folder = TemporaryFolder()
 

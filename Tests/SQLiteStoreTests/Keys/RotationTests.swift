@@ -7,7 +7,7 @@ import SQLiteStore
 import Sealing
 import Testing
 
-@Suite("Changing the key", .serialized, .timeLimit(.minutes(3)))
+@Suite("Changing the key", .serialized, .timeLimit(.minutes(5)))
 struct RotationTests {
   let folder = TemporaryFolder()
 

@@ -5,7 +5,7 @@ import SQLiteStore
 import Sealing
 import Testing
 
-@Suite("A row with a value of a wrong type", .serialized, .timeLimit(.minutes(1)))
+@Suite("A row with a value of a wrong type", .serialized, .timeLimit(.minutes(5)))
 struct WrongTypeTests {
   let folder = TemporaryFolder()
 

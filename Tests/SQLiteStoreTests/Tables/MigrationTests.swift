@@ -6,7 +6,7 @@ import Testing
 
 @testable import SQLiteStore
 
-@Suite("A store of schema version 1", .serialized, .timeLimit(.minutes(2)))
+@Suite("A store of schema version 1", .serialized, .timeLimit(.minutes(5)))
 struct MigrationTests {
   let folder = TemporaryFolder()
 

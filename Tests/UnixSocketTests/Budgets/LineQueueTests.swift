@@ -8,7 +8,7 @@ import Testing
 @testable import UnixSocket
 
 /// Lines that wait for their turn, and the memory that they may take.
-@Suite(.timeLimit(.minutes(2))) struct LineQueueTests {
+@Suite(.timeLimit(.minutes(5))) struct LineQueueTests {
   private static let kilobyte = String(repeating: "x", count: 1000)
 
   /// A call of so many bytes, about.

@@ -8,7 +8,7 @@ import Testing
 
 @testable import UnixSocket
 
-@Suite(.timeLimit(.minutes(2))) struct PaceTests {
+@Suite(.timeLimit(.minutes(5))) struct PaceTests {
   private func at(_ seconds: Double) -> NIODeadline { .uptimeNanoseconds(UInt64((1000 + seconds) * 1e9)) }
 
   private func share(_ uid: UInt32, _ callerClass: CallerClass) -> Share {

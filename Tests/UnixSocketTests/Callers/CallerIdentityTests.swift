@@ -10,7 +10,7 @@ import Testing
 @testable import UnixSocket
 
 /// Who the other end is taken for while processes end, and their numbers become others'.
-@Suite(.timeLimit(.minutes(2))) struct CallerIdentityTests {
+@Suite(.timeLimit(.minutes(5))) struct CallerIdentityTests {
   private static let perl = "/usr/bin/perl"
   private static let hasPerl = access(perl, X_OK) == 0
   /// Root where it is not in a sandbox. The systemd suite does the same, and must be able to.

@@ -10,7 +10,7 @@ import Testing
 @testable import UnixSocket
 
 /// Clients that send descriptors along with their bytes (SCM_RIGHTS): closing one may take as long as its sender likes.
-@Suite(.timeLimit(.minutes(2))) struct SentDescriptorTests {
+@Suite(.timeLimit(.minutes(5))) struct SentDescriptorTests {
   enum Way: CaseIterable {
     case read, unread, urgent
   }

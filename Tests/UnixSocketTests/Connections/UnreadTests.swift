@@ -10,7 +10,7 @@ import Testing
 
 /// Replies that clients do not read: how much of them waits.
 // Alone: what waits for a client is limited in time too, and a busy machine makes the client late.
-@Suite(.timeLimit(.minutes(2))) struct UnreadTests {
+@Suite(.timeLimit(.minutes(5))) struct UnreadTests {
   private static let refusal = "overloaded"
 
   private func large(_ id: Int) -> String { call(id, "large", #"{"bytes":1000000}"#) }

@@ -64,7 +64,7 @@ private struct Credentialed: Sendable {
   }
 }
 
-@Suite(.timeLimit(.minutes(2))) struct CredentialServerTests {
+@Suite(.timeLimit(.minutes(5))) struct CredentialServerTests {
   @Test("The source's value is written unchanged, then the end")
   func served() async throws {
     try await Credentialed.with { served in

@@ -12,7 +12,7 @@ import Testing
 @testable import UnixSocket
 
 /// The loop where the system has no descriptor left, where numbers of descriptors come back, and between its clients.
-@Suite(.timeLimit(.minutes(2))) struct LoopTests {
+@Suite(.timeLimit(.minutes(5))) struct LoopTests {
   /// accept4(2), with failures in between.
   private final class Accepting: Sendable {
     struct State {

@@ -11,7 +11,7 @@ import Testing
 @testable import UnixSocket
 
 /// Who gets a place, and who loses one, between several users.
-@Suite(.timeLimit(.minutes(2))) struct PlacesTests {
+@Suite(.timeLimit(.minutes(5))) struct PlacesTests {
   private func with(
     _ change: (inout SocketServer.Limits) -> Void, _ body: (Served, Users) async throws -> Void
   ) async throws {
