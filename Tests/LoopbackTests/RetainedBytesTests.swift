@@ -1,5 +1,4 @@
 import BrokerAPI
-import Listening
 import NIOCore
 import Principals
 import Testing

@@ -5,6 +5,7 @@ public import Logging
 public import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Principals
 import Synchronization
 
 /// HTTP/1.1 for programs and browsers of this machine, on a loopback port or a Unix socket. It asks the kernel for the

@@ -1,5 +1,5 @@
 public import NIOCore
-import Principals
+public import Principals
 
 /// Requests, and bytes of requests and replies, that a holder may send in a second.
 public struct PaceRates: Sendable, Equatable {

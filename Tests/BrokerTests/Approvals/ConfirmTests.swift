@@ -281,7 +281,7 @@ import Testing
       let cleared = Task {
         let asked = try rig.broker.door.authorizer.authorize(session.principal, .use, TokenGet.name, account: "work")
         return try await rig.broker.tokens.approvals.clear(
-          TokenGet.self, .init(account: "work", timeout: 10), asked, session)
+          TokenGet.self, account("work"), .init(account: "work", timeout: 10), asked, session)
       }
       let release = try await waiting(rig)
       rig.clock.advance(.seconds(6))
@@ -470,7 +470,7 @@ extension Rig {
   /// A release without an approval.
   fileprivate func unapproved(_ caller: Caller) async throws -> TokenGet.Result {
     let permission = try broker.door.authorizer.authorize(.process(caller), .use, TokenGet.name, account: "work")
-    return try await broker.tokens.requests.token(.init(account: "work"), permission)
+    return try await broker.tokens.requests.token(account("work"), .init(account: "work"), permission)
   }
 }
 

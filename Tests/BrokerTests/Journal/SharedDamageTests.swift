@@ -163,6 +163,34 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
+  @Test("The end of a refresh removes the tokens that the copy has of an earlier login")
+  func tokensOfEarlierLogin() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    var earlier = try #require(world.database.disk.grant("work"))
+    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
+    earlier.refreshToken = Secret("spent")
+    let narrowed = SavedToken(
+      account: earlier.account, key: .init(scope: "read"), accessToken: Secret("narrowed"), type: "Bearer",
+      scopes: ["read"], generation: 9, issuedAt: world.clock.now, expiresAt: world.clock.now + .seconds(3600))
+    world.provider.hold()
+    let asked = Task { try await site.token("work", timeout: 300) }
+    #expect(await world.isSent())
+    for broker in world.brokers { world.database.silence(broker.store) }
+    try await world.database.join().commit([.putGrant(earlier), .removeIntent(earlier.account), .putToken(narrowed)])
+    #expect(world.database.disk.narrowed("work").count == 1)
+    site.store.finds(copyWith: [earlier.account])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    world.provider.release()
+    #expect(try await asked.value == "work-a2")
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(world.database.disk.token("work")?.accessToken == Secret("work-a2"))
+    #expect(world.database.disk.narrowed("work").isEmpty)
+    #expect(world.provider.reuses == 0)
+  }
+
   @Test("A report during a refresh does not write the refresh token that is being sent to the copy")
   func reportUnderWay() async throws {
     let world = try await SharedWorld()

@@ -56,7 +56,7 @@ import Testing
     let first = Task { try await rig.token("work", timeout: 300) }
     #expect(await eventually { rig.transport.held(.token) == 1 })
     let second = Task { await rig.reason { try await rig.token("home", timeout: 300) } }
-    #expect(await eventually { rig.clock.sleepers == 2 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 2 })
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(90)) }
     #expect(await second.value == .shuttingDown)
     rig.transport.release(.token)

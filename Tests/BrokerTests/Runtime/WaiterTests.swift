@@ -3,6 +3,7 @@ import Grants
 import OAuth
 import Principals
 import Providers
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -67,6 +68,63 @@ import Testing
     #expect(await waiters.count == before + 1)
     #expect(await rig.callBack(login).isCompleted("work"))
     #expect(try await last.value.state == .completed)
+  }
+
+  private final class Ended: Sendable {
+    let seconds = Mutex<[Int]>([])
+  }
+
+  @Test("Each wait ends at its own deadline, whichever began first, and they share one timer")
+  func deadlines() async throws {
+    let rig = try await Rig()
+    let waiters = rig.broker.runtime.waiters
+    let (began, before, sleepers) = (
+      await rig.broker.runtime.clock.uptime, await waiters.count, rig.clock.sleepers
+    )
+    let ended = Ended()
+    func wait(_ seconds: Int) -> Task<Void, Never> {
+      Task {
+        await waiters.wait(for: waiters.newWork(), until: began + .seconds(seconds))
+        ended.seconds.withLock { $0.append(seconds) }
+      }
+    }
+    var tasks = [wait(30)]
+    #expect(await eventually { await waiters.count == before + 1 })
+    tasks += [60, 10, 20].map(wait)
+    #expect(await eventually { await waiters.count == before + 4 })
+    #expect(rig.clock.sleepers == sleepers + 1)
+    for (seconds, all) in [(9, []), (10, [10]), (29, [10, 20]), (31, [10, 20, 30]), (60, [10, 20, 30, 60])] {
+      rig.clock.advance(began + .seconds(seconds) - (await rig.broker.runtime.clock.uptime))
+      await settle()
+      #expect(ended.seconds.withLock { $0 } == all)
+    }
+    for task in tasks { await task.value }
+    // Nothing sleeps for waits that are over.
+    #expect(rig.clock.sleepers == sleepers)
+  }
+
+  @Test("A wait that ends early does not end another, and the timer that was for it does no harm")
+  func wokenEarly() async throws {
+    let rig = try await Rig()
+    let waiters = rig.broker.runtime.waiters
+    let (began, before) = (await rig.broker.runtime.clock.uptime, await waiters.count)
+    let (first, second) = (await waiters.newWork(), await waiters.newWork())
+    let woken = Task { await waiters.wait(for: first, until: began + .seconds(10)) }
+    #expect(await eventually { await waiters.count == before + 1 })
+    await waiters.wake(first)
+    await woken.value
+    let isOver = Mutex(false)
+    let other = Task {
+      await waiters.wait(for: second, until: began + .seconds(40))
+      isOver.withLock { $0 = true }
+    }
+    #expect(await eventually { await waiters.count == before + 1 })
+    rig.clock.advance(.seconds(39))
+    await settle()
+    #expect(!isOver.withLock { $0 })
+    rig.clock.advance(.seconds(1))
+    await other.value
+    #expect(await waiters.count == before)
   }
 
   @Test("A request that waits for a slot at the provider leaves it with its connection") func slot() async throws {

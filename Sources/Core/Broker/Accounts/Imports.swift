@@ -32,11 +32,12 @@ final class Imports: Piece {
 
   /// `account.import`: a refresh token from another program. It is on disk before its first use, since that may rotate
   /// it; it is used at once to verify it.
-  func importAccount(_ params: AccountImport.Params, for caller: Principal) async throws(RPCError) -> AccountView {
+  func importAccount(
+    _ account: AccountName, _ params: AccountImport.Params, for caller: Principal
+  ) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
-    let account = try accountName(params.account)
     let text = params.refresh_token.exposed
     guard !text.isEmpty, text.utf8.count <= Limit.refreshToken, text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F })
     else {
@@ -162,8 +163,8 @@ final class Imports: Piece {
 // MARK: Methods
 
 extension AccountImport: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.upkeep.imports.importAccount(call.params, for: call.session.principal)
+    try await broker.upkeep.imports.importAccount(call.account, call.params, for: call.session.principal)
   }
 }

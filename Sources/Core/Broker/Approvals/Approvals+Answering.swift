@@ -124,28 +124,28 @@ extension Approvals {
 // MARK: Methods
 
 extension ReleaseList: RPCHandler {
-  static var subject: Subject<Params> { .someAccount }
+  static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     broker.tokens.approvals.releaseList(for: call.caller)
   }
 }
 
 extension ReleaseApprove: RPCHandler {
-  static var subject: Subject<Params> { .someAccount }
+  static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(approved: try broker.tokens.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
   }
 }
 
 extension ReleaseRevoke: RPCHandler {
-  static var subject: Subject<Params> { .someAccount }
+  static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(revoked: broker.tokens.approvals.revoke(call.params.id, caller: call.caller))
   }
 }
 
 extension ReleaseDeny: RPCHandler {
-  static var subject: Subject<Params> { .someAccount }
+  static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(denied: try broker.tokens.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
   }

@@ -11,16 +11,16 @@ extension Approvals {
 
   /// Lets a release continue, at once or after approval. The returned parameters have the remaining time.
   func clear<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session,
+    _ method: M.Type, _ account: AccountName, _ params: M.Params, _ permission: Permission, _ session: any Session,
     body: ForwardRequest.Body? = nil
   ) async throws(RPCError) -> (M.Params, Permission) {
-    guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
+    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     // Almost all releases need no approval, so the request is not prepared here.
     guard permission.confirmation != nil else {
       if params.usesWholeToken { try authorizer.checkWhole(permission) }
       return (params, permission)
     }
-    var question = try question(method, params, permission.request)
+    var question = question(method, params, grant, permission.request)
     switch body {
     case nil: break
     case .read(let digest, _)?: if question.request?.isOfCalls != true { question.request?.bodyDigest = digest }
@@ -34,7 +34,7 @@ extension Approvals {
     }
     if params.usesWholeToken { try authorizer.checkWhole(permission) }
     guard let confirmation = confirmation(question, permission) else { return (params, permission) }
-    try checkPossible(params, question, permission)
+    try checkPossible(params, grant, question, permission)
     var params = params
     let began = uptime
     let patience = params.timeout == nil ? nil : try Timeouts.duration(params.timeout)
@@ -45,21 +45,23 @@ extension Approvals {
 
   /// A reload during the wait may have changed the caller's rights.
   func checkAgain<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ permission: Permission
+    _ method: M.Type, _ account: AccountName, _ params: M.Params, _ permission: Permission
   ) throws(RPCError) {
     guard !authorizer.isCurrent(permission) else { return }
     let permission = try authorizer.renewed(permission)
     if params.usesWholeToken { try authorizer.checkWhole(permission) }
     guard permission.approved == nil else { return }
-    guard let confirmation = confirmation(try question(method, params, permission.request), permission) else { return }
+    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+    guard let confirmation = confirmation(question(method, params, grant, permission.request), permission) else {
+      return
+    }
     throw Authorizer.unconfirmed(permission, confirmation)
   }
 
   private func question<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ sent: APIRequest?
-  ) throws(RPCError) -> PendingReleases.Question {
+    _ method: M.Type, _ params: M.Params, _ grant: Grant, _ sent: APIRequest?
+  ) -> PendingReleases.Question {
     var question = PendingReleases.Question(account: params.account, method: M.name)
-    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
     if let params = params as? TokenGet.Params {
       question.isIDToken = params.kind == .idToken
       question.scopes = question.isIDToken ? nil : scopes(of: params, grant)
@@ -99,11 +101,9 @@ extension Approvals {
 
   /// An impossible request needs no approval.
   private func checkPossible(
-    _ params: any ReleaseParams, _ question: PendingReleases.Question, _ permission: Permission
+    _ params: any ReleaseParams, _ grant: Grant, _ question: PendingReleases.Question, _ permission: Permission
   ) throws(RPCError) {
-    guard let params = params as? TokenGet.Params, params.kind != .idToken,
-      let grant = accounts[try accountName(params.account)]
-    else { return }
+    guard let params = params as? TokenGet.Params, params.kind != .idToken else { return }
     var permission = permission
     permission.approved = question
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)

@@ -88,7 +88,7 @@ extension AuditList.Line {
 // MARK: Methods
 
 extension AuditList: RPCHandler {
-  static var subject: Subject<Params> { .someAccount }
+  static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.reports.audit.list(call.params, caller: call.caller)
   }

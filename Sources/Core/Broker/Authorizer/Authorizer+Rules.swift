@@ -1,14 +1,14 @@
 import BrokerAPI
+import Grants
 import OAuth
 
 extension Authorizer {
   /// `policy.rules`.
-  func rules(of account: String) throws(RPCError) -> PolicyRules.Result {
-    _ = try accountName(account)
+  func rules(of account: AccountName) -> PolicyRules.Result {
     let policy = policy
     return .init(
       instance: policy.instance.rawValue,
-      rules: policy.rules.filter { $0.covers(account, .use) }.map(PolicyRules.Rule.init))
+      rules: policy.rules.filter { $0.covers(account.rawValue, .use) }.map(PolicyRules.Rule.init))
   }
 }
 
@@ -29,9 +29,9 @@ extension PolicyRules.Rule {
 // MARK: Methods
 
 extension PolicyRules: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   // Long rules and documents delay no other caller.
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.door.authorizer.rules(of: call.params.account)
+    broker.door.authorizer.rules(of: call.account)
   }
 }

@@ -104,7 +104,7 @@ extension AuthorizedCalls {
     guard accounts[account]?.token?.accessToken == token.accessToken else { return }
     let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
     let report = try await tokens.reportRejected(
-      .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
+      account, .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
       isProvidersWord: isProvidersWord)
     if report.confirmed == true, let saved = accounts[account]?.saved { throw refusedThough(saved, message, oauth) }
   }

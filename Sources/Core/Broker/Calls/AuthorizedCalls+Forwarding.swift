@@ -6,9 +6,8 @@ import OAuth
 extension AuthorizedCalls {
   /// The request with the account's token.
   func authorized(
-    _ forward: ForwardRequest, _ params: RequestSend.Params, _ permission: Permission
+    _ account: AccountName, _ forward: ForwardRequest, _ params: RequestSend.Params, _ permission: Permission
   ) async throws(RPCError) -> AuthorizedRequest {
-    let account = try accountName(forward.account)
     let deadline = uptime + Timeouts.standard
     // Without its session: the answer is kept for longer than the request (``ConnectionForwardCache``).
     let question = try question(account, needs: .nothing, for: TokenRequester(permission.principal), until: deadline)
@@ -25,7 +24,7 @@ extension AuthorizedCalls {
     adding own: [HTTPRequest.Header]?
   ) async throws(RPCError) -> AuthorizedRequest {
     let (token, saved, target, _) = try await self.token(for: call.question) { () throws(RPCError) in }
-    try approvals.checkAgain(RequestSend.self, call.params, call.permission)
+    try approvals.checkAgain(RequestSend.self, call.question.account, call.params, call.permission)
     // A reload may have taken the origin away.
     let url = try address(destination, target.provider)
     func authorized(_ headers: [HTTPRequest.Header]) -> HTTPRequest {

@@ -8,9 +8,9 @@ import Principals
 extension AuthorizedCalls {
   /// `request.send`.
   func sendRequest(
-    _ params: RequestSend.Params, _ session: any Session, _ permission: Permission, hasConsent: Bool = false
+    _ account: AccountName, _ params: RequestSend.Params, _ session: any Session, _ permission: Permission,
+    hasConsent: Bool = false
   ) async throws(RPCError) -> RequestSend.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     var question = try question(account, needs: .nothing, for: TokenRequester(permission.principal), until: deadline)
     question.isWanted = { session.isReading }
@@ -21,7 +21,7 @@ extension AuthorizedCalls {
     call.renewed.consent = hasConsent
     while true {
       let attempt: Attempt<HTTPResponse> = try await attempt(question) { token, saved, target throws(RPCError) in
-        try approvals.checkAgain(RequestSend.self, params, permission)
+        try approvals.checkAgain(RequestSend.self, account, params, permission)
         let request = try self.request(params, target.provider)
         return .send(target.provider.authorized(request, by: token, of: saved)) { response, _ in .done(response) }
       }
@@ -40,7 +40,7 @@ extension AuthorizedCalls {
         {
           var again = params
           again.timeout = params.timeout.map { _ in max(1, Double((deadline - uptime).milliseconds) / 1000) }
-          return try await sendRequest(again, session, permission, hasConsent: true)
+          return try await sendRequest(account, again, session, permission, hasConsent: true)
         }
         if response.status == 401 { throw error }
         return try result(response)
@@ -140,14 +140,13 @@ extension AuthorizedCalls {
 
   /// `account.sessions`.
   func sessions(
-    _ params: AccountSessions.Params, _ permission: Permission
+    _ account: AccountName, _ params: AccountSessions.Params, _ permission: Permission
   ) async throws(RPCError) -> AccountSessions.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(account, needs: .metadata, for: TokenRequester(permission.principal), until: deadline)
     try check(question.provider, "keeps no list of sessions")
     let sessions = try await ask(question) { token, saved, target throws(RPCError) in
-      try approvals.checkAgain(AccountSessions.self, params, permission)
+      try approvals.checkAgain(AccountSessions.self, account, params, permission)
       return target.provider.sessions(of: saved, token: token, metadata: target.metadata)
     }
     return .init(sessions: sessions.map(SessionView.init))
@@ -155,9 +154,8 @@ extension AuthorizedCalls {
 
   /// `account.end_session`.
   func endSession(
-    _ params: AccountEndSession.Params, _ permission: Permission
+    _ account: AccountName, _ params: AccountEndSession.Params, _ permission: Permission
   ) async throws(RPCError) -> AccountEndSession.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(account, needs: .metadata, for: TokenRequester(permission.principal), until: deadline)
     try check(question.provider, "ends no session by its id")
@@ -165,7 +163,7 @@ extension AuthorizedCalls {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
     let ended = try await ask(question) { token, saved, target throws(RPCError) in
-      try approvals.checkAgain(AccountEndSession.self, params, permission)
+      try approvals.checkAgain(AccountEndSession.self, account, params, permission)
       return target.provider.endSession(params.session_id, of: saved, token: token, metadata: target.metadata)
     }
     // It may have been the account's own token: then that is refused, and must not be released.
@@ -186,19 +184,19 @@ extension AuthorizedCalls {
 
 // MARK: Methods
 
-extension AccountSessions: RPCHandler {
+extension AccountSessions: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.sessions(call.params, call.permission)
+    try await broker.tokens.calls.sessions(call.account, call.params, call.permission)
   }
 }
 
-extension AccountEndSession: RPCHandler {
+extension AccountEndSession: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.endSession(call.params, call.permission)
+    try await broker.tokens.calls.endSession(call.account, call.params, call.permission)
   }
 }
 
-extension RequestSend: RPCHandler {
+extension RequestSend: ReleaseHandler {
   static func request(_ params: Params, by broker: Broker) async -> APIRequest? {
     var request = await broker.tokens.calls.apiRequest(params.method, params.url, of: params.account)
     if broker.door.authorizer.policy.readsMessages {
@@ -211,6 +209,6 @@ extension RequestSend: RPCHandler {
   }
 
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.sendRequest(call.params, call.session, call.permission)
+    try await broker.tokens.calls.sendRequest(call.account, call.params, call.session, call.permission)
   }
 }

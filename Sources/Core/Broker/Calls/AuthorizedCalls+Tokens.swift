@@ -8,9 +8,8 @@ import Principals
 extension AuthorizedCalls {
   /// `token.exchange` (RFC 8693). The answer is only for the caller: none of it is kept.
   func exchange(
-    _ params: TokenExchange.Params, _ session: any Session, _ permission: Permission
+    _ account: AccountName, _ params: TokenExchange.Params, _ session: any Session, _ permission: Permission
   ) async throws(RPCError) -> TokenExchange.Result {
-    let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // An impossible request needs no approval.
     let asker = TokenRequester(permission.principal)
@@ -29,8 +28,8 @@ extension AuthorizedCalls {
         return try await engine.ownToken(of: acting.account, for: asker, until: deadline).0.accessToken
       }
       let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
-      try approvals.checkAgain(TokenExchange.self, params, permission)
-      if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
+      try approvals.checkAgain(TokenExchange.self, account, params, permission)
+      if let acting { try checkAgain(acting) }
       (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
     } catch {
       place.release()
@@ -45,7 +44,7 @@ extension AuthorizedCalls {
     }
     // As for the account itself: a reload may have taken the permission away while the provider was asked.
     if let acting {
-      try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission)
+      try checkAgain(acting)
       auditActor(acting.account, for: params.account, session.principal)
     }
     let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
@@ -63,6 +62,10 @@ extension AuthorizedCalls {
     let permission: Permission
   }
 
+  private func checkAgain(_ acting: Acting) throws(RPCError) {
+    try approvals.checkAgain(TokenExchange.self, acting.account, acting.params, acting.permission)
+  }
+
   /// The actor's token is used as well: it is a release of that account, and may need its own approval.
   private func clearActor(
     _ params: TokenExchange.Params, _ session: any Session, until deadline: Duration
@@ -72,7 +75,7 @@ extension AuthorizedCalls {
     let permission = try authorizer.authorize(session.principal, .use, TokenExchange.name, account: name)
     let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
     let (cleared, allowed) = try await approvals.clear(
-      TokenExchange.self, .init(account: name, timeout: left), permission, session)
+      TokenExchange.self, account, .init(account: name, timeout: left), permission, session)
     return Acting(account: account, params: cleared, permission: allowed)
   }
 
@@ -112,14 +115,13 @@ extension AuthorizedCalls {
 
   /// `token.introspect` (RFC 7662).
   func introspect(
-    _ params: TokenIntrospect.Params, _ permission: Permission
+    _ account: AccountName, _ params: TokenIntrospect.Params, _ permission: Permission
   ) async throws(RPCError) -> TokenIntrospect.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
       account, needs: .endpoint(.introspection), for: TokenRequester(permission.principal), until: deadline)
     let answer = try await ask(question) { token, _, target throws(RPCError) in
-      try approvals.checkAgain(TokenIntrospect.self, params, permission)
+      try approvals.checkAgain(TokenIntrospect.self, account, params, permission)
       return target.provider.introspection(
         of: token.accessToken, hint: "access_token", metadata: target.metadata)
     }
@@ -128,14 +130,13 @@ extension AuthorizedCalls {
 
   /// `account.userinfo` (OpenID Connect Core §5.3).
   func userInfo(
-    _ params: AccountUserinfo.Params, _ permission: Permission
+    _ account: AccountName, _ params: AccountUserinfo.Params, _ permission: Permission
   ) async throws(RPCError) -> AccountUserinfo.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
       account, needs: .endpoint(.userinfo), for: TokenRequester(permission.principal), until: deadline)
     let info = try await ask(question) { token, saved, target throws(RPCError) in
-      try approvals.checkAgain(AccountUserinfo.self, params, permission)
+      try approvals.checkAgain(AccountUserinfo.self, account, params, permission)
       return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
     }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
@@ -149,8 +150,9 @@ extension AuthorizedCalls {
   }
 
   /// `dpop.proof` (RFC 9449 §4.2): signed here, so that the key stays here.
-  func proof(_ params: DPoPProof.Params, _ permission: Permission) async throws(RPCError) -> DPoPProof.Result {
-    let account = try accountName(params.account)
+  func proof(
+    _ account: AccountName, _ params: DPoPProof.Params, _ permission: Permission
+  ) async throws(RPCError) -> DPoPProof.Result {
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
       throw RPCError(
@@ -192,26 +194,26 @@ extension AuthorizedCalls {
 
 // MARK: Methods
 
-extension TokenExchange: RPCHandler {
+extension TokenExchange: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.exchange(call.params, call.session, call.permission)
+    try await broker.tokens.calls.exchange(call.account, call.params, call.session, call.permission)
   }
 }
 
-extension TokenIntrospect: RPCHandler {
+extension TokenIntrospect: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.introspect(call.params, call.permission)
+    try await broker.tokens.calls.introspect(call.account, call.params, call.permission)
   }
 }
 
-extension DPoPProof: RPCHandler {
+extension DPoPProof: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.proof(call.params, call.permission)
+    try await broker.tokens.calls.proof(call.account, call.params, call.permission)
   }
 }
 
-extension AccountUserinfo: RPCHandler {
+extension AccountUserinfo: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.userInfo(call.params, call.permission)
+    try await broker.tokens.calls.userInfo(call.account, call.params, call.permission)
   }
 }

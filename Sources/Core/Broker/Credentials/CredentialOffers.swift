@@ -58,7 +58,7 @@ final class CredentialOffers: Piece {
       work: { [self] call throws(RPCError) in
         try door.authorizer.checkUnasked(call.permission, "a unit that starts")
         let offer = try found.get()
-        let token = try await tokens.token(call.params, call.permission)
+        let token = try await tokens.token(call.account, call.params, call.permission)
         // A reload may have changed what there is while the unit waited.
         guard try self.offer(request) == offer else {
           throw RPCError(

@@ -57,7 +57,8 @@ struct Door: Sendable {
     }
     let permission: Permission
     passage.access = M.access(for: params)
-    switch M.subject {
+    let subject = M.subject
+    switch subject.extent {
     case .broker: permission = try authorizer.authorize(principal, M.access, M.name, account: nil)
     case .someAccount: permission = try authorizer.authorizeForSome(principal, M.access, M.name)
     case .account(let name):
@@ -68,11 +69,11 @@ struct Door: Sendable {
         principal, passage.access, M.name, account: passage.account, request: request)
     }
     passage.rule = permission.rule
-    return Call(params: params, session: session, permission: permission)
+    return Call(params: params, object: try subject.object(params), session: session, permission: permission)
   }
 
   private func checkAny<M: RPCHandler>(_ method: M.Type, _ principal: Principal) throws(RPCError) {
-    switch M.subject {
+    switch M.subject.extent {
     case .broker: _ = try authorizer.authorize(principal, M.access, M.name, account: nil)
     case .account, .someAccount:
       guard !M.accesses.contains(where: { authorizer.mayForSome(principal, $0, M.name) }) else { return }

@@ -144,6 +144,7 @@ final class FileReleases: Piece {
     do throws(RPCError) {
       let permission = try permission(file, reader)
       let token = try await tokens.token(
+        file.account,
         .init(
           account: file.account.rawValue, kind: file.kind, scopes: file.scopes, resource: file.resource,
           audience: file.audience,

@@ -120,6 +120,7 @@ extension Journal {
   func revision(of account: AccountName) -> Revision? { known.ofAccounts[account] }
 
   func commitShared(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
+    let changes = withoutTokensOfCopy(changes)
     let accounts = Self.accounts(of: changes, expecting)
     let expecting = try await settled(expecting, accounts)
     var lost: StoreError?
@@ -142,6 +143,16 @@ extension Journal {
     guard let lost else { return }
     failed(lost)
     throw lost
+  }
+
+  /// A grant that replaces the one of another copy removes the tokens there first: they may be of an earlier login.
+  private func withoutTokensOfCopy(_ changes: [Change]) -> [Change] {
+    guard !known.kept.isEmpty else { return changes }
+    let removed = changes.compactMap { change -> Change? in
+      guard case .putGrant(let grant) = change, isKept(grant.account) else { return nil }
+      return .removeTokens(grant.account)
+    }
+    return removed + changes
   }
 
   /// The expectations after the accounts' commits without an answer: the caller did not know what these left.

@@ -7,7 +7,9 @@ import Principals
 extension Logins {
   /// `login.password` (RFC 6749 §4.3): for providers that give tokens no other way, named in the configuration. Nothing is
   /// on disk before the tokens are, so a restart in between ends it without a trace.
-  func signIn(_ params: LoginPassword.Params, caller: Principal) async throws(RPCError) -> AccountView {
+  func signIn(
+    _ account: AccountName, _ params: LoginPassword.Params, caller: Principal
+  ) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
@@ -18,7 +20,6 @@ extension Logins {
         hint: "Sign in in the browser: `grantctl login \(name)`. Only where the provider has no other way: set "
           + "allow_password = true in \(provider.section).")
     }
-    let account = try accountName(params.account ?? params.provider)
     try checkName(account, provider: name)
     try checkRoom(account, caller: caller)
     guard !params.username.isEmpty, params.username.utf8.count <= 1024, !params.password.exposed.isEmpty,
@@ -63,8 +64,8 @@ extension Logins {
 // MARK: Methods
 
 extension LoginPassword: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.signIn(call.params, caller: call.caller)
+    try await broker.logins.signIn(call.account, call.params, caller: call.caller)
   }
 }

@@ -26,8 +26,9 @@ final class Logouts: Piece {
   }
 
   /// Removes the account at once, with its pending revocations in the same commit; then informs the provider.
-  func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
-    let account = try accountName(params.account)
+  func logout(
+    _ account: AccountName, _ params: AccountLogout.Params
+  ) async throws(RPCError) -> AccountLogout.Result {
     // It would be there again after the next reload.
     if accounts[account]?.saved.kind.isUnattended == true {
       throw .invalidParams(
@@ -139,8 +140,8 @@ private final class RevocationResults {
 // MARK: Methods
 
 extension AccountLogout: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logout.accounts.logout(call.params)
+    try await broker.logout.accounts.logout(call.account, call.params)
   }
 }

@@ -174,7 +174,8 @@ extension RefreshEngine {
         type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
         generation: generation))
     if let before, isOfRefreshToken { await refreshTokenLived(before) }
-    Task { await judgeNarrowing(account, attempt, issued.tokens, asked) }
+    // It may ask the provider, which no caller waits for.
+    if attempt.key.isNarrowed { Task { await judgeNarrowing(account, attempt, issued.tokens, asked) } }
     return .success
   }
 

@@ -29,6 +29,10 @@ final class Waiters {
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
   private var watches: [Key: [UInt64: Watch]] = [:]
   private var tickets: UInt64 = 0
+  /// When each wait ends without being woken, by its ticket, and what it waits for.
+  private var ends = KeyedHeap<UInt64, Duration>()
+  private var keys: [UInt64: Key] = [:]
+  private var timer: (until: Duration, task: Task<Void, Never>)?
   private(set) var count = 0
   /// Sessions whose requests wait, or have waited, until they close; and the tickets of the waiting requests.
   private var sessions: [ObjectIdentifier: (session: any Session, waiting: [UInt64: Key])] = [:]
@@ -42,16 +46,40 @@ final class Waiters {
 
   private func wait(for key: Key, until deadline: Duration, _ ticket: UInt64) async {
     guard deadline > clock.uptime else { return }
-    let system = clock.system
-    let timer = Task {
-      await system.sleep(deadline - system.uptime())
-      wake(ticket, of: key)
-    }
+    ends.set(ticket, to: deadline)
+    keys[ticket] = key
+    schedule()
     await withCheckedContinuation {
       byKey[key, default: [:]][ticket] = $0
       count += 1
     }
-    timer.cancel()
+    ends.remove(ticket)
+    keys[ticket] = nil
+    guard ends.isEmpty else { return }
+    timer?.task.cancel()
+    timer = nil
+  }
+
+  /// One task for all that wait.
+  private func schedule() {
+    guard let first = ends.first(), timer.map({ first.at < $0.until }) ?? true else { return }
+    timer?.task.cancel()
+    let system = clock.system
+    let task = Task { [weak self] in
+      await system.sleep(first.at - system.uptime())
+      guard !Task.isCancelled else { return }
+      self?.wakeOverdue()
+    }
+    timer = (first.at, task)
+  }
+
+  private func wakeOverdue() {
+    timer = nil
+    while let first = ends.first(), first.at <= clock.uptime {
+      ends.remove(first.key)
+      if let key = keys.removeValue(forKey: first.key) { wake(first.key, of: key) }
+    }
+    schedule()
   }
 
   /// The same for a caller's request. The number of waiting requests is limited, in all and for each holder.

@@ -65,8 +65,8 @@ extension Router: LoopbackBroker {
       work: { call throws(RPCError) in
         _ = try url.get()
         let (params, permission) = try await broker.tokens.approvals.clear(
-          RequestSend.self, call.params, call.permission, session, body: forward.body)
-        let authorized = try await broker.tokens.calls.authorized(forward, params, permission)
+          RequestSend.self, call.account, call.params, call.permission, session, body: forward.body)
+        let authorized = try await broker.tokens.calls.authorized(call.account, forward, params, permission)
         // From now on the token is known on event loops, until it is another.
         let account = authorized.call.question.account
         if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }

@@ -71,8 +71,8 @@ final class AccountViews: Piece {
   }
 
   /// `account.get`.
-  func account(_ params: AccountGet.Params) throws(RPCError) -> AccountView {
-    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
+  func account(_ name: AccountName) throws(RPCError) -> AccountView {
+    guard let grant = accounts[name] else { throw unknownAccount(name.rawValue) }
     return accounts.view(grant)
   }
 }
@@ -96,8 +96,8 @@ extension AccountList: RPCHandler {
 }
 
 extension AccountGet: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try broker.reports.accounts.account(call.params)
+    try broker.reports.accounts.account(call.account)
   }
 }

@@ -1,5 +1,4 @@
 import Callers
-import Listening
 public import NIOCore
 import NIOPosix
 import Principals

@@ -1,5 +1,4 @@
 import Callers
-import Listening
 import Logging
 import NIOCore
 import NIOPosix

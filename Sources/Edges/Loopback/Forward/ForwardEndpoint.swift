@@ -2,7 +2,6 @@ import Broker
 import BrokerAPI
 import HTTPServer
 import HTTPTransport
-import Listening
 import NIOCore
 import NIOHTTP1
 import OAuth

@@ -1,6 +1,6 @@
 import HTTPServer
-import Listening
 import NIOCore
+import Principals
 
 /// A request's body on its way to the server, kept as far as it could have to be sent again. Lives on the event loop of its
 /// connection.

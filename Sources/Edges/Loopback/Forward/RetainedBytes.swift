@@ -1,5 +1,5 @@
 import BrokerAPI
-import Listening
+import Principals
 import Synchronization
 
 /// The bytes of request bodies that are kept in case they have to be sent again, by holder.

@@ -1,4 +1,3 @@
-import Listening
 import Principals
 import Synchronization
 

@@ -1,6 +1,5 @@
 import BrokerAPI
 import Glibc
-import Listening
 import Principals
 
 /// Answers the lines that are not answered from the cache, from their bytes to the reply's.
@@ -77,15 +76,16 @@ final class Answering: Sendable {
       let reply = RPCReply.failure(.null, Self.refusal(error, line)).line()
       end(line) { connection.finish(reply, places: 1) { reply } }
     case .single(let message):
-      run(line, values) { [self] in
-        let reply = await reply(to: message, line)
-        return { connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] } }
+      let end = begin(line, values)
+      reply(to: message, line) { reply in
+        end { connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] } }
       }
     case .batch(let messages):
-      run(line, values) { [self] in
+      let end = begin(line, values)
+      Task.immediate { [self] in
         let places = 1 + connection.reserve(upTo: messages.count - 1)
         let replies = await replies(to: messages, line, atATime: places)
-        return {
+        end {
           connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places) {
             RPCReply.batchLine(replies.map(Self.unread))
           }
@@ -94,14 +94,12 @@ final class Answering: Sendable {
     }
   }
 
-  private func run(
-    _ line: LineQueue.Line, _ values: Int, _ work: @escaping @Sendable () async -> (@Sendable () -> Void)
-  ) {
+  /// The line's requests run from now on. To be called at their end, with what passes the replies on.
+  private func begin(_ line: LineQueue.Line, _ values: Int) -> @Sendable (_ finish: () -> Void) -> Void {
     let (connection, charge) = (line.connection, line.charge)
     let parsed = LineQueue.parsed(line, values: values)
     lines.begin(parsed: parsed, of: connection.share)
-    Task.immediate { [self] in
-      let finish = await work()
+    return { [self] finish in
       lines.answered(connection, charge: charge, parsed: parsed)
       finish()
       startWorker()
@@ -129,27 +127,32 @@ final class Answering: Sendable {
       var replies = [RPCReply?](repeating: nil, count: messages.count)
       for (index, message) in messages.enumerated() {
         if index >= places, let (done, reply) = await group.next() { replies[done] = reply }
-        group.addTask { (index, await self.reply(to: message, line)) }
+        group.addTask {
+          await withCheckedContinuation { waiter in
+            self.reply(to: message, line) { waiter.resume(returning: (index, $0)) }
+          }
+        }
       }
       for await (done, reply) in group { replies[done] = reply }
       return replies.compactMap { $0 }
     }
   }
 
-  private func reply(to message: IncomingMessage, _ line: LineQueue.Line) async -> RPCReply? {
+  /// - Parameter use: called once, with nil after a notification.
+  private func reply(
+    to message: IncomingMessage, _ line: LineQueue.Line, then use: @escaping @Sendable (RPCReply?) -> Void
+  ) {
     switch message {
-    case .invalid(let id, let error): return .failure(id, Self.refusal(error, line))
-    case .call(let request, let id): return RPCReply(id, await result(of: request, line.connection))
-    case .notification(let request):
-      _ = await result(of: request, line.connection)
-      return nil
+    case .invalid(let id, let error): use(.failure(id, Self.refusal(error, line)))
+    case .call(let request, let id): call(request, line.connection) { use(RPCReply(id, $0)) }
+    case .notification(let request): call(request, line.connection) { _ in use(nil) }
     }
   }
 
-  private func result(of request: RPCRequest, _ connection: Connection) async -> Result<JSON, RPCError> {
-    guard !table.isDraining else { return .failure(Self.shuttingDown) }
-    return await connection.pending.answer { [dispatcher] in
-      await dispatcher.respond(to: request, session: connection)
-    }
+  private func call(
+    _ request: RPCRequest, _ connection: Connection, then use: @escaping @Sendable (PendingCalls.Outcome) -> Void
+  ) {
+    guard !table.isDraining else { return use(.failure(Self.shuttingDown)) }
+    connection.pending.begin({ [dispatcher] in await dispatcher.respond(to: request, session: connection) }, then: use)
   }
 }

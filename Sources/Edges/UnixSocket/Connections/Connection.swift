@@ -1,6 +1,5 @@
 public import BrokerAPI
 import Callers
-import Listening
 import NIOCore
 public import Principals
 import Synchronization

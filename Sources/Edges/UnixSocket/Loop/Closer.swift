@@ -1,6 +1,6 @@
 import Glibc
-import Listening
 import Platform
+import Principals
 import Synchronization
 
 /// Closes sockets whose close(2) may block, on separate threads: those of Dispatch run Swift's tasks.

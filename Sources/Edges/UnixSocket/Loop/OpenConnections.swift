@@ -1,4 +1,4 @@
-import Listening
+import Principals
 
 /// Connections by descriptor, of which the lowest free number is used again.
 ///

@@ -5,6 +5,7 @@ import Listening
 import Logging
 import NIOCore
 import Platform
+import Principals
 
 /// The thread that serves the socket: accepts, reads, answers cached requests and writes. Only it uses this state;
 /// other threads post to the inbox.

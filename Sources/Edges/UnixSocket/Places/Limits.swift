@@ -1,5 +1,6 @@
 import BrokerAPI
 import Listening
+import Principals
 
 extension SocketServer {
   /// The costs of clients. Every number of the socket is here.

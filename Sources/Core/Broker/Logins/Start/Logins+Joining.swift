@@ -32,16 +32,17 @@ extension Logins {
     return params.join == true && (params.exchange ?? traits?.exchangesCodes ?? true)
   }
 
-  func joinOrStart(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
-    let account = try accountName(params.account ?? params.provider)
+  func joinOrStart(
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+  ) async throws(RPCError) -> LoginStart.Result {
     let key = LoginStarting.Key(
       uid: try caller.owner(), params: params, stepUp: accounts[account].flatMap(accounts.stepUp))
     if let result = pendingStart(key) { return joined(result) }
     if let work = table.starting[key] { return joined(try await work.value.get()) }
-    guard table.starting.count < LoginStarting.most else { return try await startNew(params, caller: caller) }
+    guard table.starting.count < LoginStarting.most else { return try await startNew(account, params, caller: caller) }
     // A caller that disconnects does not end the start that others wait for.
     let work = LoginStarting.Work {
-      do throws(RPCError) { return .success(try await startNew(params, caller: caller)) } catch {
+      do throws(RPCError) { return .success(try await startNew(account, params, caller: caller)) } catch {
         return .failure(error)
       }
     }

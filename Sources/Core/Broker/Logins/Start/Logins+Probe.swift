@@ -4,11 +4,10 @@ import OAuth
 
 // login.probe: the authorization request of a login, without a user.
 extension Logins {
-  func probe(_ params: LoginProbe.Params) async throws(RPCError) -> LoginProbe.Result {
+  func probe(_ account: AccountName, _ params: LoginProbe.Params) async throws(RPCError) -> LoginProbe.Result {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
-    let account = try accountName(params.account ?? params.provider)
     let redirectURI = try addresses.redirectURI(connection.provider.authorizationTraits)
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
@@ -43,8 +42,8 @@ extension LoginProbe.Result {
 // MARK: Methods
 
 extension LoginProbe: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.probe(call.params)
+    try await broker.logins.probe(call.account, call.params)
   }
 }

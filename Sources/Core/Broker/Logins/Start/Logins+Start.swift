@@ -7,26 +7,30 @@ import Principals
 
 // How a login starts.
 extension Logins {
-  func startLogin(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
-    mayJoin(params) ? try await joinOrStart(params, caller: caller) : try await startNew(params, caller: caller)
+  func startLogin(
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+  ) async throws(RPCError) -> LoginStart.Result {
+    guard mayJoin(params) else { return try await startNew(account, params, caller: caller) }
+    return try await joinOrStart(account, params, caller: caller)
   }
 
-  func startNew(_ params: LoginStart.Params, caller: Principal) async throws(RPCError) -> LoginStart.Result {
+  func startNew(
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+  ) async throws(RPCError) -> LoginStart.Result {
     for _ in 0..<Limit.conflicts {
-      if let result = try await start(params, caller: caller) { return result }
+      if let result = try await start(account, params, caller: caller) { return result }
     }
     throw providerChanged(try providerName(params.provider))
   }
 
   /// Nil: a reload happened, and the checks and the login concern other settings. No caller has seen it.
   private func start(
-    _ params: LoginStart.Params, caller: Principal
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
   ) async throws(RPCError) -> LoginStart.Result? {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let (provider, settings) = (connection.provider, connection.settings)
-    let account = try accountName(params.account ?? params.provider)
     try checkLogin(params, account, provider: name, caller: caller)
     try checkBrowser(params.browser_uid, caller: caller)
     try checkWishes(params, provider)
@@ -181,8 +185,8 @@ extension Logins {
 // MARK: Methods
 
 extension LoginStart: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.startLogin(call.params, caller: call.caller)
+    try await broker.logins.startLogin(call.account, call.params, caller: call.caller)
   }
 }

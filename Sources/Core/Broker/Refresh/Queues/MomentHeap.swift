@@ -1,14 +1,17 @@
 import Grants
 import OAuth
 
-/// Accounts by a moment, the earliest first. Each account has one moment; setting another replaces it.
+/// Accounts, or other keys, by a time of the calendar.
+typealias MomentHeap<Key: Hashable & Comparable & Sendable> = KeyedHeap<Key, Timestamp>
+
+/// Keys by a moment, the earliest first. Each key has one moment; setting another replaces it.
 ///
-/// A binary heap that knows where each account is, so that a moment is replaced in O(log n) at once: the heap of
+/// A binary heap that knows where each key is, so that a moment is replaced in O(log n) at once: the heap of
 /// swift-collections would keep the moments that were replaced, and clearing them out of a million stops the broker for
 /// as long as it takes.
-struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
+struct KeyedHeap<Key: Hashable & Comparable & Sendable, Moment: Comparable & Sendable>: Sendable {
   private struct Entry: Comparable, Sendable {
-    var at: Timestamp
+    var at: Moment
     var key: Key
 
     static func < (one: Self, other: Self) -> Bool { (one.at, one.key) < (other.at, other.key) }
@@ -28,7 +31,7 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
 
   func contains(_ key: Key) -> Bool { indices[key] != nil }
 
-  mutating func set(_ key: Key, to moment: Timestamp) {
+  mutating func set(_ key: Key, to moment: Moment) {
     let entry = Entry(at: moment, key: key)
     guard let index = indices[key] else {
       heap.append(entry)
@@ -44,9 +47,9 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
   }
 
   /// The earliest; nil if there is none.
-  func first() -> (key: Key, at: Timestamp)? { heap.first.map { ($0.key, $0.at) } }
+  func first() -> (key: Key, at: Moment)? { heap.first.map { ($0.key, $0.at) } }
 
-  mutating func popFirst() -> (key: Key, at: Timestamp)? {
+  mutating func popFirst() -> (key: Key, at: Moment)? {
     guard let first = first() else { return nil }
     remove(first.key)
     return first
@@ -57,7 +60,7 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
 
   /// The first so many, in their order.
   mutating func prefix(_ count: Int) -> [Key] {
-    var taken: [(key: Key, at: Timestamp)] = []
+    var taken: [(key: Key, at: Moment)] = []
     while taken.count < count, let first = popFirst() { taken.append(first) }
     for one in taken { set(one.key, to: one.at) }
     return taken.map(\.key)

@@ -6,9 +6,8 @@ import OAuth
 extension TokenRequests {
   /// - Parameter isPaced: the caller's budgets and places count; false: the broker asks in its own interest.
   func idToken(
-    _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool
+    _ account: AccountName, _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool
   ) async throws(RPCError) -> TokenGet.Result {
-    let account = try accountName(params.account)
     guard params.scopes == nil, params.resource == nil else {
       throw .invalidParams(
         "params.\(params.scopes == nil ? "resource" : "scopes"): an ID token has neither scopes nor a resource",
@@ -89,7 +88,7 @@ extension TokenRequests {
       if grant.livingTokens.contains(where: { $0.generation == params.generation }) {
         var params = params
         params.kind = nil
-        return try await reportRejected(params, by: asker)
+        return try await reportRejected(account, params, by: asker)
       }
       return .init(refreshed: false, generation: grant.mainGeneration)
     }
@@ -97,7 +96,7 @@ extension TokenRequests {
     accounts[account]?.idTokenReported(by: asker.reporter)
     var params = params
     params.kind = nil
-    return try await reportRejected(params, by: asker)
+    return try await reportRejected(account, params, by: asker)
   }
 
   /// Whether the account's own ID token is for this audience.

@@ -39,10 +39,9 @@ final class TokenRequests: Piece {
   ///
   /// - Parameter isPaced: the caller's budgets and slots apply; false: the broker asks for its own purpose.
   func token(
-    _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool = true
+    _ account: AccountName, _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool = true
   ) async throws(RPCError) -> TokenGet.Result {
-    if params.kind == .idToken { return try await idToken(params, permission, isPaced: isPaced) }
-    let account = try accountName(params.account)
+    if params.kind == .idToken { return try await idToken(account, params, permission, isPaced: isPaced) }
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     try authorizer.checkResources([params.resource, params.audience].compactMap(\.self), of: grant, permission)
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
@@ -87,9 +86,8 @@ final class TokenRequests: Piece {
   /// `token.report_rejected`. The report applies only to its caller. Other callers are served the token until a new one
   /// exists, or the provider reports it invalid.
   func reportRejected(
-    _ params: TokenReportRejected.Params, _ permission: Permission
+    _ account: AccountName, _ params: TokenReportRejected.Params, _ permission: Permission
   ) async throws(RPCError) -> TokenReportRejected.Result {
-    let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     // Privileged callers may refresh any account.
     guard authorizer.policy.isPrivileged(permission.principal) || wasGiven(params.generation, grant, permission) else {
@@ -100,16 +98,16 @@ final class TokenRequests: Piece {
     guard params.kind != .idToken else {
       return try await idTokenRejected(params, grant, TokenRequester(permission.principal))
     }
-    return try await reportRejected(params, by: TokenRequester(permission.principal))
+    return try await reportRejected(account, params, by: TokenRequester(permission.principal))
   }
 
   /// A report by the broker, which used the token on the caller's behalf.
   ///
   /// - Parameter isProvidersWord: the account's own provider refused the token.
   func reportRejected(
-    _ params: TokenReportRejected.Params, by asker: TokenRequester, isProvidersWord: Bool = false
+    _ account: AccountName, _ params: TokenReportRejected.Params, by asker: TokenRequester,
+    isProvidersWord: Bool = false
   ) async throws(RPCError) -> TokenReportRejected.Result {
-    let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     if !isProvidersWord, isConfirmed(account, grant, params.generation) {
@@ -225,10 +223,9 @@ final class TokenRequests: Piece {
   }
 
   /// `account.refresh`: gets a new token. The current one is served to all callers until then.
-  func refresh(_ params: AccountRefresh.Params, _ permission: Permission) async throws(RPCError)
-    -> AccountRefresh.Result
-  {
-    let account = try accountName(params.account)
+  func refresh(
+    _ account: AccountName, _ params: AccountRefresh.Params, _ permission: Permission
+  ) async throws(RPCError) -> AccountRefresh.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     guard grant.saved.isRenewable else {
@@ -343,28 +340,28 @@ final class TokenRequests: Piece {
 
 // MARK: Methods
 
-extension TokenGet: RPCHandler {
+extension TokenGet: ReleaseHandler {
   /// The access for a token of this kind.
   static func access(of kind: TokenKind?) -> Access { kind == .idToken ? .idToken : .use }
   static func access(for params: Params) -> Access { access(of: params.kind) }
   static var accesses: [Access] { [.use, .idToken] }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.requests.token(call.params, call.permission)
+    try await broker.tokens.requests.token(call.account, call.params, call.permission)
   }
 }
 
 extension AccountRefresh: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.requests.refresh(call.params, call.permission)
+    try await broker.tokens.requests.refresh(call.account, call.params, call.permission)
   }
 }
 
 extension TokenReportRejected: RPCHandler {
-  static var subject: Subject<Params> { .account { $0.account } }
+  static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func access(for params: Params) -> Access { TokenGet.access(of: params.kind) }
   static var accesses: [Access] { TokenGet.accesses }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.requests.reportRejected(call.params, call.permission)
+    try await broker.tokens.requests.reportRejected(call.account, call.params, call.permission)
   }
 }

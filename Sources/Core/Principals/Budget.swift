@@ -1,5 +1,3 @@
-public import Principals
-
 /// On whose account the socket counts something.
 public struct Share: Hashable, Sendable {
   public let holder: Holder
