@@ -279,7 +279,7 @@ let package = Package(
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),
-    tests("TokenFilesTests", ["TokenFiles", "Broker", "Grants"]),
+    tests("TokenFilesTests", ["TokenFiles", "TestSupport", "Broker", "Grants"]),
     tests("HooksTests", ["Hooks", "TestSupport", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),
     tests("SystemEventsTests", ["SystemEvents", "events-fixture"]),

@@ -6,7 +6,7 @@ import Testing
 @Suite struct BlockingConnectionTests {
   private static let answer = #"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#
   /// For data that are available already.
-  private static let soon = Duration.seconds(5)
+  private static let soon = Duration.seconds(60)
   private static let brief = Duration.milliseconds(30)
 
   /// A connection whose other end has sent this, and has closed where that is said.

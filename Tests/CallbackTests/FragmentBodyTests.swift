@@ -44,7 +44,7 @@ import Testing
     let handler = ScriptedHandler(awaitsFragments: true)
     try await withListener(configuration, handler: handler) { _, client async throws in
       let whole = RawClient.fragmentRequest("access_token=secret", port: client.port)
-      let response = try await client.send(String(whole.dropLast(3)))
+      let response = try await client.sendInTime(String(whole.dropLast(3)))
       #expect(response.status == 408)
       #expect(response.body.hasPrefix("<!DOCTYPE html>") && !response.raw.contains("secret"))
       #expect(handler.urls.isEmpty)
@@ -59,6 +59,8 @@ import Testing
     let handler = ScriptedHandler(holds: true, awaitsFragments: true)
     try await withListener(configuration, handler: handler) { _, client async throws in
       #expect(try await client.bring("n=1").status == 504)
+      // The deadline may pass before its task runs.
+      await handler.asked(1)
       #expect(try await client.bring("n=2").status == 503)
       // The page itself needs a place too.
       #expect(try await client.request("GET", "/callback").status == 503)

@@ -9,9 +9,19 @@ import Testing
 @Suite struct LimitTests {
   static let quick: CallbackListener.Limits = {
     var limits = CallbackListener.Limits()
-    // Long enough for a busy machine to send what it opened a connection for.
+    // A busy machine may need more to send what it opened a connection for: `sendInTime`.
     limits.request = .seconds(1)
     limits.linger = .milliseconds(300)
+    return limits
+  }()
+
+  /// A client has a minute for its request, even if others wait for its connection's slot: here it is late only if this
+  /// machine is busy.
+  static let patient: CallbackListener.Limits = {
+    var limits = CallbackListener.Limits()
+    limits.request = .seconds(60)
+    limits.firstWords = .seconds(60)
+    limits.unhurried = .seconds(60)
     return limits
   }()
 
@@ -79,7 +89,7 @@ import Testing
     configuration.limits = Self.quick
     let handler = ScriptedHandler()
     try await withListener(configuration, handler: handler) { _, client async throws in
-      let response = try await client.send(text)
+      let response = try await text.isEmpty ? client.send(text) : client.sendInTime(text)
       #expect(response.status == status)
       #expect(handler.urls.isEmpty)
     }
@@ -90,24 +100,18 @@ import Testing
     var configuration = CallbackListener.Configuration()
     configuration.limits = Self.quick
     try await withListener(configuration) { _, client async throws in
-      let started = ContinuousClock.now
-      let connection = try await client.open()
-      try await connection.write("GET /callback HTTP/1.1\r\n")
-      let channel = connection.channel
-      let drip = channel.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20)) { _ in
-        channel.writeAndFlush(ByteBuffer(string: "A: b\r\n"), promise: nil)
-      }
-      let response = try await connection.response()
-      drip.cancel()
+      // The 101st header comes after 20 s, and would be too many.
+      let response = try await client.drip(
+        "GET /callback HTTP/1.1\r\n", piece: "A: b\r\n", every: .milliseconds(200))
       #expect(response.status == 408)
-      #expect(ContinuousClock.now - started < .seconds(10))
     }
   }
 
   @Test("A client that does not close is cut after its answer")
   func lingering() async throws {
     var configuration = CallbackListener.Configuration()
-    configuration.limits = Self.quick
+    configuration.limits = Self.patient
+    configuration.limits.linger = Self.quick.linger
     configuration.limits.connections = 2
     try await withListener(configuration) { _, client async throws in
       // More than may be open; each keeps its side open after the answer.
@@ -125,6 +129,7 @@ import Testing
   @Test("100 browsers at once are all answered although 64 may be open", arguments: [64, 2])
   func concurrent(limit: Int) async throws {
     var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
     configuration.limits.connections = limit
     let handler = ScriptedHandler()
     try await withListener(configuration, handler: handler) { _, client async throws in
@@ -142,6 +147,7 @@ import Testing
   @Test("Connections over the limit wait until one ends")
   func connections() async throws {
     var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
     configuration.limits.connections = 3
     configuration.ipv6 = false
     let handler = ScriptedHandler(holds: true)
@@ -163,6 +169,7 @@ import Testing
     "A browser that ends its side while its connection waits for a place is answered; one that leaves waits no longer")
   func halfClosed() async throws {
     var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
     configuration.limits.connections = 2
     // More than the server accepts between two looks at the ends of earlier ones, and fewer than come below.
     configuration.limits.waiting = 40
@@ -192,12 +199,15 @@ import Testing
     configuration.limits.connections = 2
     configuration.limits.firstWords = .milliseconds(50)
     configuration.limits.unhurried = .milliseconds(100)
+    // Without evictions two at a time would be open until then.
+    configuration.limits.request = .seconds(60)
     configuration.ipv6 = false
     try await withListener(configuration) { _, client async throws in
       var idle: [RawClient.Connection] = []
       for number in 0..<20 {
         let connection = try await client.open(staysOpen: true)
-        if number % 2 == 0 { try await connection.write("GET /callback HTTP/1.1\r\n") }
+        // It may have been evicted already.
+        if number % 2 == 0 { try? await connection.write("GET /callback HTTP/1.1\r\n") }
         idle.append(connection)
       }
       let began = ContinuousClock.now
@@ -231,9 +241,10 @@ import Testing
     arguments: ["", "GET /callback HTTP/1.1\r\n", "GET /x HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"])
   func users(text: String) async throws {
     var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
+    configuration.limits.linger = .seconds(60)
     configuration.limits.connections = 4
     configuration.limits.waiting = 16
-    configuration.limits.firstWords = .seconds(5)
     configuration.ipv6 = false
     let users = Users()
     try await withListener(configuration, users: users.lookup) { _, client async throws in
@@ -298,7 +309,8 @@ import Testing
       let response = try await client.request("GET", "/callback?n=1")
       #expect(response.status == 504)
       handler.letGo()
-      #expect(try await client.request("GET", "/callback?n=2").status == 200)
+      // A busy machine may need longer than the deadline for one of them.
+      #expect(await eventually { try await client.request("GET", "/callback?n=2").status == 200 })
       #expect(!handler.wasCancelled)
     }
   }

@@ -148,7 +148,7 @@ import Testing
   @Test("The end does not wait for idle connections, but lets a handler answer")
   func stop() async throws {
     var configuration = CallbackListener.Configuration()
-    configuration.limits.stop = .seconds(15)
+    configuration.limits.stop = .seconds(60)
     let handler = ScriptedHandler(holds: true)
     let listener = Self.listener(configuration, handler: handler)
     try await listener.start()

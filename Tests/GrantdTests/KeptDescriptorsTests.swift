@@ -22,7 +22,7 @@ import Testing
       { [ends] in
         var status = pollfd(fd: ends[0], events: 0, revents: 0)
         defer { close(ends[0]) }
-        return poll(&status, 1, 10_000) == 1 && status.revents & Int16(POLLHUP) != 0
+        return poll(&status, 1, 60_000) == 1 && status.revents & Int16(POLLHUP) != 0
       }
     )
   }

@@ -30,7 +30,8 @@ func connected(to address: LocalListener) throws -> Int32 {
     }
   let descriptor = socket(family, Int32(SOCK_STREAM.rawValue), 0)
   try #require(code(descriptor) == 0)
-  var patience = timeval(tv_sec: 10, tv_usec: 0)
+  // A test that waits longer has failed.
+  var patience = timeval(tv_sec: 60, tv_usec: 0)
   setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
   return descriptor
 }

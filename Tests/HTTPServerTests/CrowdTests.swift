@@ -9,7 +9,7 @@ import Testing
 @testable import HTTPServer
 
 /// Clients that send many requests, read no answers, or end their side early.
-// Alone: its longest answer has a limit of a quarter of a second.
+// Alone: its answers have a limit of two seconds.
 @Suite(.timeLimit(.minutes(5)), .serialized) struct CrowdTests {
   /// Sends requests until the server reads no more of them.
   private func fill(_ asking: Asking, _ served: Served) async throws {
@@ -70,8 +70,8 @@ import Testing
       }
       isOver.withLock { $0 = true }
       flood.wait()
-      // Two may have met a pause of this machine.
-      #expect(times.sorted()[37] < .milliseconds(250), "\(times.sorted())")
+      // Behind all that the hundred have sent it would be many seconds. Some may have met a pause of this machine.
+      #expect(times.sorted()[30] < .seconds(2), "\(times.sorted())")
     }
     try await group.shutdownGracefully()
   }
@@ -123,7 +123,8 @@ import Testing
       client.endSide()
       let begun = ContinuousClock.now
       _ = client.receive()
-      #expect(ContinuousClock.now - begun < .seconds(3))
+      // Unnoticed, it would end with the time for a stall.
+      #expect(ContinuousClock.now - begun < .seconds(25))
     }
   }
 
@@ -160,7 +161,8 @@ import Testing
     try await Served.with { served in
       let begun = ContinuousClock.now
       let answer = try exchange(served.request("/zero", "\(header)\r\n"), with: served.address)
-      #expect(answer.hasPrefix("HTTP/1.1 413") && ContinuousClock.now - begun < .seconds(3))
+      // A body that is awaited has the time for a stall.
+      #expect(answer.hasPrefix("HTTP/1.1 413") && ContinuousClock.now - begun < .seconds(25))
     }
   }
 }

@@ -29,13 +29,13 @@ import Testing
   }
 
   @Test("a connection that waits for its rate holds up no stop") func stop() async throws {
-    try await Served.with { served in
+    try await Served.with(limits: { $0.stop = .seconds(60) }) { served in
       let asking = try await paced(served, 0.01)
       asking.client.send(served.requests(50))
       try await asking.expect { $0.turn.isPaced }
       let began = ContinuousClock.now
       await served.server.stop()
-      #expect(ContinuousClock.now - began < .seconds(3))
+      #expect(ContinuousClock.now - began < .seconds(30))
       _ = asking.client.text()
     }
   }

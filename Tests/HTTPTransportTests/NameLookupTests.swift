@@ -56,14 +56,13 @@ struct NameLookupTests {
   func hanging() async throws {
     let names = ScriptedNames(["fast.test": ["192.0.2.1"]], hanging: "slow.test")
     defer { names.end() }
-    let lookups = NameLookups(timeout: .seconds(1), resolve: names.resolver)
-    let started = ContinuousClock.now
+    let lookups = NameLookups(timeout: .seconds(4), resolve: names.resolver)
     let waiting = (0..<5).map { _ in Task { await ask(lookups, "slow.test") } }
     #expect(await eventually { lookups.count == 1 })
+    // The other one hangs until this test lets it go: held up by it, this one would have no answer.
     #expect(await ask(lookups, "fast.test") == .success(["192.0.2.1"]))
-    #expect(ContinuousClock.now - started < .milliseconds(900))
     let failure = TransportError(
-      .notSent, "no connection to slow.test: the name server did not answer in 1 s", cause: .nameLookup)
+      .notSent, "no connection to slow.test: the name server did not answer in 4 s", cause: .nameLookup)
     for task in waiting { #expect(await task.value == .failure(failure)) }
     // Its thread hangs still; who asks now waits for that one.
     #expect(await ask(lookups, "slow.test") == .failure(failure))
@@ -123,6 +122,7 @@ struct NameLookupTests {
   func kept() async throws {
     let names = ScriptedNames(["known.test": ["192.0.2.1"]])
     let lookups = NameLookups(resolve: names.resolver)
+    let began = ContinuousClock.now
     for _ in 0..<3 {
       #expect(await ask(lookups, "known.test") == .success(["192.0.2.1"]))
       guard case .failure(let error) = await ask(lookups, "other.test") else {
@@ -131,7 +131,11 @@ struct NameLookupTests {
       }
       #expect(error.message == "no connection to other.test: no such name" && error.kind == .notSent)
     }
-    #expect(names.asked.sorted() == ["known.test", "other.test"])
+    let asked = names.asked.sorted()
+    // A busy machine may need longer for the three than a failure is kept.
+    let isInTime = ContinuousClock.now - began < NameLookups.failureKept
+    #expect(asked.filter { $0 == "known.test" } == ["known.test"])
+    #expect(!isInTime || asked == ["known.test", "other.test"])
     // A failure for a shorter time: a repaired name server is used soon.
     names.answer("other.test", ["192.0.2.9"])
     #expect(await eventually { await ask(lookups, "other.test") == .success(["192.0.2.9"]) })

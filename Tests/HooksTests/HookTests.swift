@@ -105,7 +105,7 @@ import Testing
     #expect(hooks.statistics == .init(running: 4, queued: 256, dropped: 40, results: [:]))
     #expect(log.all.filter { $0.level == .warning }.count == 1, "it is said once")
     folder.touch("go")
-    #expect(await eventually(within: .seconds(60)) { hooks.count(.succeeded) == 260 })
+    #expect(await eventually(within: .seconds(120)) { hooks.count(.succeeded) == 260 })
     #expect(hooks.statistics.running == 0 && hooks.statistics.queued == 0)
     let ran = Set(folder.names("ran-").compactMap { Int($0.dropFirst(4)) })
     #expect(ran == Set(1...4).union(45...300))

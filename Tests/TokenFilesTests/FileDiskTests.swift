@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import Grants
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import TokenFiles
@@ -55,8 +56,9 @@ import Testing
     async let hanging = disk.current(.user(1000, gid: 7, groups: [7]))
     while disk.isIdle { await Task.yield() }
     for uid in UInt32(1001)...1007 {
-      #expect(
-        await disk.current(.user(uid, gid: 7, groups: [7])) == TokenFile.Reader.user(uid, gid: uid, groups: [uid, 50]))
+      // Where this machine needs more than the time for a lookup, the next one has its groups.
+      let latest = TokenFile.Reader.user(uid, gid: uid, groups: [uid, 50])
+      #expect(await eventually { await disk.current(.user(uid, gid: 7, groups: [7])) == latest })
     }
     // Only its own file waited, and has the groups of the configuration.
     #expect(await hanging == .user(1000, gid: 7, groups: [7]))
@@ -104,8 +106,7 @@ import Testing
       try await Task.sleep(for: .milliseconds(300))
       reports.withLock { $0 = [] }
       try change()
-      for _ in 0..<100 where reports.withLock({ !$0.contains(path) }) { try await Task.sleep(for: .milliseconds(20)) }
-      return reports.withLock { $0.contains(path) }
+      return await eventually { reports.withLock { $0.contains(path) } }
     }
     for round in 0..<2 {
       #expect(message(await disk.write(Array("a\(round)".utf8), to: file(path))) == nil)
@@ -114,7 +115,12 @@ import Testing
       #expect(message(await disk.write(Array("a\(round)".utf8), to: file(path))) == nil)
       #expect(try await isReported { try FileManager.default.removeItem(atPath: folder.path + "/own/sub") })
     }
-    #expect(try await isReported { try folder.write("own/other", "b") } == false)
+    // The latest one may be reported once more.
+    try await Task.sleep(for: .seconds(3))
+    reports.withLock { $0 = [] }
+    try folder.write("own/other", "b")
+    try await Task.sleep(for: .seconds(2))
+    #expect(reports.withLock { !$0.contains(path) })
   }
 
   @Test("the removal of one value does not end the watch of a file with another one") func sharedWatch() async throws {
@@ -130,8 +136,7 @@ import Testing
     try await Task.sleep(for: .milliseconds(300))
     reports.withLock { $0 = [] }
     try folder.write("t.json", #"{"a":"1","b":"2"}"#)
-    for _ in 0..<100 where reports.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(20)) }
-    #expect(reports.withLock { $0.contains(path) })
+    #expect(await eventually { reports.withLock { $0.contains(path) } })
   }
 
   @Test("A file is readable only by its owner, is written once, and leaves no temporary file") func plain() async throws
@@ -216,10 +221,11 @@ import Testing
     _ = await disk.write(Array(contents[0].utf8), to: file(path))
     let reader = Task.detached { () -> Int in
       var reads = 0
-      while !Task.isCancelled {
+      // It may begin when all is written.
+      repeat {
         guard let text = try? String(contentsOfFile: path, encoding: .utf8), contents.contains(text) else { return -1 }
         reads += 1
-      }
+      } while !Task.isCancelled
       return reads
     }
     for round in 1...200 { _ = await disk.write(Array(contents[round % 2].utf8), to: file(path)) }

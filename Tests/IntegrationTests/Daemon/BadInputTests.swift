@@ -203,7 +203,7 @@ struct BadStoreTests {
       let damaged = try Data(contentsOf: URL(fileURLWithPath: rig.state + "/grantd.db"))
       try await rig.start()
       #expect(try await rig.call("broker.status")["state"] == "running")
-      #expect(rig.log.contains("was damaged"))
+      #expect(await eventually { rig.log.contains("was damaged") })
       #expect(try Self.contents(rig.state).values.contains(damaged))
       try await rig.login("bob")
       #expect(try await rig.token("bob").generation == 1)

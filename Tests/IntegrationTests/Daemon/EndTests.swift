@@ -207,7 +207,7 @@ struct NotifyTests {
       try await eventually("READY=1") { manager.messages().contains { $0.contains("READY=1") } }
       // The very first attempt is answered.
       let client = try await SocketClient.connect(path: rig.socket)
-      #expect(try await client.call(method: "broker.status", params: [:], timeout: .seconds(5))["state"] == "running")
+      #expect(try await client.call(method: "broker.status", params: [:], timeout: .seconds(60))["state"] == "running")
       await client.close()
       try await starting.value
       #expect(manager.messages().contains { $0.contains("STATUS=no accounts yet") })

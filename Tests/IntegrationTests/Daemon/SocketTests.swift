@@ -135,7 +135,7 @@ struct SocketTests {
       // The second refusal ends the grant.
       _ = try await rig.failure("account.refresh", ["account": "alice", "now": true])
       _ = try await rig.call("account.logout", ["account": "alice"])
-      let guardian = timeOut(after: .seconds(20)) { await listener.close() }
+      let guardian = timeOut(after: .seconds(60)) { await listener.close() }
       let events = await heard.value
       guardian.cancel()
       let types = events.compactMap { $0["type"]?.string }

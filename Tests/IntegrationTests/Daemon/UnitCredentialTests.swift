@@ -50,7 +50,11 @@ struct UnitCredentialTests {
       }
       #expect(await eventually { rig.log.contains("credential token for backup.service refused: ") })
       #expect(!rig.log.contains(token))
-      let refused = try await rig.client.call(AuditList.self, .init(refused: true), timeout: .seconds(20)).records
+      // A record may follow its refusal.
+      let refused = try await eventually("all are recorded") { () -> [AuditList.Line]? in
+        let records = try await rig.client.call(AuditList.self, .init(refused: true), timeout: .seconds(60)).records
+        return records.map(\.count).reduce(0, +) >= 6 ? records : nil
+      }
       #expect(refused.allSatisfy { $0.method == "credential" && $0.result == "not_permitted" && $0.action == .release })
       #expect(refused.allSatisfy { $0.uid == getuid() && $0.pid == getpid() })
       #expect(refused.map(\.count).reduce(0, +) == 6, "\(refused)")

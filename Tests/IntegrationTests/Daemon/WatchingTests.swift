@@ -101,7 +101,9 @@ struct WatchingTests {
       }
       #expect(!text.contains("alice") && text.hasSuffix("# EOF\n"))
 
-      let address = String(try #require(rig.log.firstMatch(of: /http:\/\/127\.0\.0\.1:[0-9]+\/metrics/)).output)
+      let address = try await eventually("the log has the address") {
+        rig.log.firstMatch(of: /http:\/\/127\.0\.0\.1:[0-9]+\/metrics/).map { String($0.output) }
+      }
       let page = try await Browser.open(address)
       #expect(page.status == 200 && page.body.contains("\ngrantd_store_ok 1\n") && page.body.hasSuffix("# EOF\n"))
       #expect(try await Browser.open(address, host: "evil.example").status == 421)

@@ -76,7 +76,8 @@ struct NameServerTests {
       let started = ContinuousClock.now
       let token = try await client.call(
         TokenGet.self, .init(account: "strict", min_ttl: nil, timeout: 20), timeout: .seconds(30))
-      #expect(ContinuousClock.now - started < .seconds(3 * slowness), "the other names hold it up")
+      // A lookup has ten seconds.
+      #expect(ContinuousClock.now - started < .seconds(9 * slowness), "the other names hold it up")
       _ = try await client.call(
         TokenReportRejected.self, .init(account: "strict", generation: token.generation, timeout: 20),
         timeout: .seconds(30))

@@ -56,9 +56,12 @@ struct OddAnswerTests {
       try await eventually("the first odd answer") { (rig.demo.stats().requests["token.refresh"] ?? 0) >= 1 }
       let before = rig.demo.stats().requests["token.refresh"] ?? 0
       func further() -> Int { (rig.demo.stats().requests["token.refresh"] ?? 0) - before }
-      let end = ContinuousClock.now + .seconds(2)
-      try await eventually("a storm, or 2 s") { further() > 4 || ContinuousClock.now >= end }
-      #expect(further() <= 4, "\(further()) refreshes within 2 s")
+      let begun = ContinuousClock.now
+      try await eventually("a storm, or 2 s") { further() > 4 || ContinuousClock.now >= begun + .seconds(2) }
+      let refreshes = further()
+      // This machine may have paused during this time, and two refreshes in a second are not a storm.
+      let seconds = max(2, Int((ContinuousClock.now - begun) / .seconds(1)))
+      #expect(refreshes <= 2 * seconds, "\(refreshes) refreshes within \(seconds) s")
       rig.demo.reset()
       rig.demo.changeSettings { $0.accessTTL = .seconds(300) }
       // A caller waits for seconds, not for the scheduler's minute.

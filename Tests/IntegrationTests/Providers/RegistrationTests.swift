@@ -191,7 +191,7 @@ struct RegistrationTests {
   @Test("a client that the server knows only after some seconds is waited for: the same login completes then")
   func lateClient() async throws {
     try await Rig.with { rig in
-      rig.demo.changeSettings { $0.registration.delay = .seconds(3) }
+      rig.demo.changeSettings { $0.registration.delay = .seconds(6) }
       _ = try await Self.register(rig)
       let login = try await rig.startLogin("alice", at: "mine")
       #expect(try await Browser.open(login.url).location == nil)

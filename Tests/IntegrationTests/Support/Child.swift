@@ -81,7 +81,7 @@ final class Child: Sendable {
     }
   }
 
-  func end(within limit: Duration = .seconds(20)) async throws -> Int32 {
+  func end(within limit: Duration = .seconds(60)) async throws -> Int32 {
     try await eventually("process \(pid) ends", within: limit) { self.status }
   }
 }

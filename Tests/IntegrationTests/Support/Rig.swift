@@ -161,7 +161,7 @@ final class Rig: Sendable {
 
   /// An orderly end; its exit status.
   @discardableResult
-  func terminate(within limit: Duration = .seconds(30)) async throws -> Int32 {
+  func terminate(within limit: Duration = .seconds(60)) async throws -> Int32 {
     try daemon.signal(SIGTERM)
     return try await daemon.end(within: limit)
   }
@@ -199,7 +199,7 @@ final class Rig: Sendable {
     try await client.call(AccountGet.self, .init(account: name), timeout: .seconds(30))
   }
 
-  func wait(for account: String = "alice", toBe state: AccountState, within limit: Duration = .seconds(20)) async throws
+  func wait(for account: String = "alice", toBe state: AccountState, within limit: Duration = .seconds(60)) async throws
   {
     try await eventually("\(account) is \(state)", within: limit) { try await self.account(account).state == state }
   }

@@ -120,7 +120,7 @@ struct ZephrSessionTests {
   func life() async throws {
     try await Rig.withZephr { rig in
       rig.demo.changeSettings {
-        $0.zephr.sessionTTL = .seconds(2)
+        $0.zephr.sessionTTL = .seconds(6)
         $0.zephr.profileSetsCookie = true
       }
       try await rig.enter("news")

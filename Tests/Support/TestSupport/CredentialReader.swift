@@ -38,7 +38,7 @@ public final class CredentialReader: Sendable {
   }
 
   /// All that there is until the other end closes. A broken connection is ``RawClient/Ended``.
-  public func readToEnd(within limit: Duration = .seconds(20)) async throws -> [UInt8] {
+  public func readToEnd(within limit: Duration = .seconds(60)) async throws -> [UInt8] {
     var received: [UInt8] = []
     return try await eventually("the end of the credential", within: limit, every: .milliseconds(1)) {
       var chunk = [UInt8](repeating: 0, count: 1 << 17)

@@ -8,13 +8,14 @@ public struct TimedOut: Error, CustomStringConvertible {
   public let description: String
 }
 
-/// Asks until there is an answer. Each wait of the tests that run for real is bounded by this.
+/// Asks until there is an answer. Each wait of the tests that run for real is bounded by this. The bound only ends what
+/// hangs: a busy machine may need many seconds for a step of milliseconds.
 ///
 /// - Parameters:
 ///   - limit: without what ``slowness`` adds.
 ///   - pause: between two questions.
 public func eventually<Answer>(
-  _ what: String, within limit: Duration = .seconds(20), every pause: Duration = .milliseconds(10),
+  _ what: String, within limit: Duration = .seconds(60), every pause: Duration = .milliseconds(10),
   _ probe: () async throws -> Answer?
 ) async throws -> Answer {
   let end = ContinuousClock.now + limit * slowness
@@ -27,7 +28,7 @@ public func eventually<Answer>(
 
 /// Asks until it is so.
 public func eventually(
-  _ what: String, within limit: Duration = .seconds(20), every pause: Duration = .milliseconds(10),
+  _ what: String, within limit: Duration = .seconds(60), every pause: Duration = .milliseconds(10),
   isTrue probe: () async throws -> Bool
 ) async throws {
   _ = try await eventually(what, within: limit, every: pause) { try await probe() ? true : nil }
@@ -35,7 +36,7 @@ public func eventually(
 
 /// Whether it comes true in time: for an expectation, which shows its condition itself.
 public func eventually(
-  within limit: Duration = .seconds(20), every pause: Duration = .milliseconds(10),
+  within limit: Duration = .seconds(60), every pause: Duration = .milliseconds(10),
   _ condition: () async throws -> Bool
 ) async -> Bool {
   (try? await eventually("a condition", within: limit, every: pause, isTrue: condition)) != nil

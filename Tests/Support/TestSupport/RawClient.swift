@@ -57,7 +57,7 @@ public final class RawClient: Sendable {
   // MARK: Receiving
 
   /// The next line without its newline; throws ``Ended`` where the server closed the connection.
-  public func line(within limit: Duration = .seconds(20)) async throws -> String {
+  public func line(within limit: Duration = .seconds(60)) async throws -> String {
     try await eventually("a line on the socket", within: limit, every: Self.pause) {
       if let line = self.takeLine() { return line }
       var chunk = [UInt8](repeating: 0, count: 65536)
@@ -71,7 +71,7 @@ public final class RawClient: Sendable {
     }
   }
 
-  public func json(within limit: Duration = .seconds(20)) async throws -> JSON {
+  public func json(within limit: Duration = .seconds(60)) async throws -> JSON {
     try JSON.parse(Array(try await line(within: limit).utf8))
   }
 
@@ -82,7 +82,7 @@ public final class RawClient: Sendable {
   }
 
   /// Everything until the server closes.
-  public func linesToEnd(within limit: Duration = .seconds(20)) async throws -> [String] {
+  public func linesToEnd(within limit: Duration = .seconds(60)) async throws -> [String] {
     var lines: [String] = []
     while true {
       do { lines.append(try await line(within: limit)) } catch is Ended { return lines }

@@ -43,7 +43,7 @@ import Testing
     my $first = fork; die unless defined $first;
     if ($first == 0) { connect($s, sockaddr_un($path)) or exit 1; require POSIX; POSIX::_exit(0) }
     waitpid($first, 0); $? == 0 or die;
-    for (1..5000) {
+    for (1..500) {
       open(my $last, ">", "/proc/sys/kernel/ns_last_pid") or do { print "no\\n"; exit };
       syswrite($last, $first - 1) or do { print "no\\n"; exit }; close $last;
       my $next = fork; die unless defined $next;
@@ -144,16 +144,21 @@ import Testing
   func reused(isKnown: Bool) async throws {
     let groups = isKnown ? ControlGroups() : nil
     try await Served.inFolder { folder in
-      let listener = try Listener(folder + "/l")
-      let program = try Program(Self.perl, ["-e", Self.reusing, folder + "/l"])
-      let pid = try #require(try await program.line().flatMap { Int32($0) })
-      let impostor = try await eventually("the other program runs") { () -> String? in
-        let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/exe")
-        return path.flatMap { $0 == Self.perl ? nil : $0 }
+      for attempt in 0..<10 {
+        let listener = try Listener(folder + "/l\(attempt)")
+        let program = try Program(Self.perl, ["-e", Self.reusing, folder + "/l\(attempt)"])
+        // Any new process on this machine may get the number, and keep it.
+        guard let pid = try await program.line().flatMap({ Int32($0) }) else { continue }
+        let impostor = try await eventually("the other program runs") { () -> String? in
+          let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/exe")
+          return path.flatMap { $0 == Self.perl ? nil : $0 }
+        }
+        let caller = try listener.identified(groups)
+        #expect(caller.pid == pid && caller.uid == getuid())
+        #expect(caller.executable == nil && caller.unit == nil && caller.userUnit == nil, "it is not \(impostor)")
+        return
       }
-      let caller = try listener.identified(groups)
-      #expect(caller.pid == pid && caller.uid == getuid())
-      #expect(caller.executable == nil && caller.unit == nil && caller.userUnit == nil, "it is not \(impostor)")
+      Issue.record("no other program got the number")
     }
   }
 

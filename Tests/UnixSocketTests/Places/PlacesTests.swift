@@ -193,7 +193,9 @@ import Testing
   @Test("if no client can be identified, no unit gets an error for its credential") func credential() async throws {
     try await with({ _ in }) { served, users in
       users.state.withLock { $0.failure = .exhausted(EMFILE) }
-      let reader = try CredentialReader(served.path, as: "1/unit/a.service/token")
+      // Each name can be bound once on a machine.
+      let number = String(Int.random(in: 1...Int.max), radix: 16)
+      let reader = try CredentialReader(served.path, as: "\(number)/unit/a.service/token")
       #expect(isRefusedBySystemd(try await reader.readToEnd()))
     }
   }

