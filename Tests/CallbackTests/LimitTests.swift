@@ -9,7 +9,7 @@ import Testing
 @Suite struct LimitTests {
   static let quick: CallbackListener.Limits = {
     var limits = CallbackListener.Limits()
-    // A busy machine may need more to send what it opened a connection for: `sendInTime`.
+    // A busy machine may need more to send its request: `sendInTime`.
     limits.request = .seconds(1)
     limits.linger = .milliseconds(300)
     return limits

@@ -74,7 +74,7 @@ import Testing
     let seconds = Mutex<[Int]>([])
   }
 
-  @Test("Each wait ends at its own deadline, whichever began first, and they share one timer")
+  @Test("Each wait ends at its own deadline, in any order, and they share one timer")
   func deadlines() async throws {
     let rig = try await Rig()
     let waiters = rig.broker.runtime.waiters

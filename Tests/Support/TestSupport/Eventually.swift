@@ -12,7 +12,7 @@ public struct TimedOut: Error, CustomStringConvertible {
 /// hangs: a busy machine may need many seconds for a step of milliseconds.
 ///
 /// - Parameters:
-///   - limit: without what ``slowness`` adds.
+///   - limit: multiplied by ``slowness``.
 ///   - pause: between two questions.
 public func eventually<Answer>(
   _ what: String, within limit: Duration = .seconds(60), every pause: Duration = .milliseconds(10),

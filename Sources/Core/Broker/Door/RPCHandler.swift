@@ -4,7 +4,7 @@ import Principals
 
 /// A method with its implementation, in the file of the piece that does the work.
 protocol RPCHandler: RPCMethod {
-  /// What a call is about, from its parameters: an account, or nothing more than the method.
+  /// The object of a call, which its parameters name: an account, or nothing.
   associatedtype Object: Sendable = Void
   static var subject: Subject<Params, Object> { get }
   /// The access for this request: ``access``, or for some parameters another kind.

@@ -29,7 +29,7 @@ final class Waiters {
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
   private var watches: [Key: [UInt64: Watch]] = [:]
   private var tickets: UInt64 = 0
-  /// When each wait ends without being woken, by its ticket, and what it waits for.
+  /// The deadline of each wait, by its ticket, and the key that it waits for.
   private var ends = KeyedHeap<UInt64, Duration>()
   private var keys: [UInt64: Key] = [:]
   private var timer: (until: Duration, task: Task<Void, Never>)?

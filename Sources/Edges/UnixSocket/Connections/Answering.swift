@@ -94,7 +94,8 @@ final class Answering: Sendable {
     }
   }
 
-  /// The line's requests run from now on. To be called at their end, with what passes the replies on.
+  /// The line's requests run from now on. The returned closure is called at their end, and calls `finish`, which sends the
+  /// replies.
   private func begin(_ line: LineQueue.Line, _ values: Int) -> @Sendable (_ finish: () -> Void) -> Void {
     let (connection, charge) = (line.connection, line.charge)
     let parsed = LineQueue.parsed(line, values: values)
