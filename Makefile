@@ -50,6 +50,7 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 	@echo
 	@echo 'install and uninstall heed PREFIX ($(PREFIX)), DESTDIR, SYSCONFDIR ($(SYSCONFDIR)), UNITDIR, USERUNITDIR.'
+	@echo 'SYSCONFDIR only places grantd.toml: the system broker reads /etc/grantd.'
 
 deps: ## install what building needs and is missing
 	@scripts/deps
@@ -121,6 +122,8 @@ UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/
 D = $(DESTDIR)
 # They reload services whose token files change.
 FILE_UNITS := grantd-file@.path grantd-file@.service
+# Links of the documents that lead to no installed file: pictures are left out, and the manual pages are in MANDIR.
+INSTALLED_LINKS = sed -i -e '/^!\[.*\](images\//,+1d' -e 's|\[manual pages\](docs/man)|manual pages|' -e 's|\[man\](man)|`$(MANDIR)`|'
 
 install: ## put a release build, units, libraries, completions and documents in place
 	@umask 022 && $(MAKE) --no-print-directory install-files
@@ -177,6 +180,7 @@ install-files: install-libraries
 	install -d '$D$(DOCDIR)/docs/developers/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
 	install -m 644 docs/*.md docs/*.svg '$D$(DOCDIR)/docs/'
+	$(INSTALLED_LINKS) '$D$(DOCDIR)/README.md' '$D$(DOCDIR)/docs/README.md' '$D$(DOCDIR)/docs/ui.md'
 	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
 	install -m 644 docs/developers/*.md docs/developers/*.svg '$D$(DOCDIR)/docs/developers/'
 	install -m 644 docs/developers/decisions/*.md '$D$(DOCDIR)/docs/developers/decisions/'
@@ -188,8 +192,12 @@ install-files: install-libraries
 	for page in $(MANUAL); do install -m 644 docs/man/$$page '$D$(MANDIR)/man'$${page##*.}/ || exit 1; done
 	for name in $(HELPERS); do echo '.so man1/grantctl-helper.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
 	@echo
+ifneq ($(filter /usr /usr/local,$(abspath $(PREFIX))),)
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
+else
+	@echo 'Installed. systemd searches for units below /usr and /usr/local, not below this PREFIX ($(PREFIX)).'
+endif
 
 # What runs here from these units, and from no others of the same name.
 SYSTEM_UNITS := grantd.socket grantd-credentials.socket grantd.service
@@ -213,6 +221,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'
 
 deb: ## a Debian package of the release build, and one with its symbols, in .build (BUILD=debug takes that one)
+	@scripts/package/deb --tools
 	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)
 	@BUILD=$(BUILD) scripts/package/deb $(if $(filter debug,$(BUILD)),,--symbols) $(ARGS)
 

@@ -19,7 +19,7 @@ def pages():
 
 
 def name_of(page):
-    return str(page.relative_to(ROOT))
+    return str(page.relative_to(ROOT) if page.is_relative_to(ROOT) else page)
 
 
 def anchors(page):
@@ -34,9 +34,9 @@ def anchors(page):
     return found
 
 
-def broken_links():
+def broken_links(all_pages):
     wrong, known = [], {}
-    for page in pages():
+    for page in all_pages:
         for found in LINK.finditer(FENCED.sub("", page.read_text())):
             target = found[1] or found[2]
             if re.match(r"[a-z]+:", target):
