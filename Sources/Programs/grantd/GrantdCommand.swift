@@ -24,9 +24,10 @@ struct GrantdCommand: AsyncParsableCommand {
 
       EXIT STATUS
         0   stopped in order
-        1   cannot serve: the socket or the state folder is in use or out of reach; or
-            stopped with tokens that could not be saved there
-        65  the state is damaged, newer than this version, or sealed under another key
+        1   cannot serve: the socket or the state folder is in use or out of
+            reach; or stopped with tokens that could not be saved there
+        65  the state is damaged, newer than this version, or sealed under
+            another key
         78  the configuration has an error
       """,
     version: GrantdVersion.current)

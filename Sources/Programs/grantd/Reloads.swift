@@ -64,7 +64,9 @@ struct Reloads: Reloader {
     do throws(ConfigurationError) {
       return try Settings.load(sources)
     } catch {
-      throw RPCError(.invalidConfiguration, error.description)
+      throw RPCError(
+        .invalidConfiguration, error.description,
+        hint: "Correct the file and reload again; `grantd --\(places.instance.rawValue) --check-config` checks it first.")
     }
   }
 

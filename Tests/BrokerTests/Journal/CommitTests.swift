@@ -54,7 +54,7 @@ import Testing
     #expect(try await rig.call(BrokerStatus.self, NoParams()).store.state == "failing")
     rig.store.set(.works)
     // The renewal tries again, and so does the repair of the store.
-    #expect(await eventually { rig.clock.sleepers == 2 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 2 })
     rig.clock.advance(.seconds(60))
     #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
     #expect(try await rig.token("work").access_token == "work-a2")

@@ -89,7 +89,7 @@ import Testing
     try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
       let (recorder, files) = (Recorder(), Files())
       async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
-      #expect(await eventually { recorder.err == "Passphrase for the backup (it is not shown): " })
+      #expect(await eventually { recorder.err == "Passphrase for the backup, 8 bytes or more (it is not shown): " })
       recorder.type("correct horse battery")
       #expect(await eventually { recorder.err.hasSuffix("The same again: ") })
       recorder.type("correct horse battery")
@@ -210,9 +210,8 @@ import Testing
           Those that were kept are not the backup's: --replace takes them too.
 
           """)
-      // What is typed ends the lines of the questions.
-      let seen = (recorder.out + recorder.err).replacing("(it is not shown): ", with: "\n").replacing(
-        "[y/N] ", with: "\n")
+      // The line of a question ends where the answer was typed.
+      let seen = (recorder.out + recorder.err).replacing("[y/N] ", with: "\n")
       for line in seen.split(separator: "\n") { #expect(SafeText.width(String(line)) <= 80, "\(line)") }
     }
   }

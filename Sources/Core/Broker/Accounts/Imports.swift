@@ -81,6 +81,7 @@ final class Imports: Piece {
           return grant.saved.kind == .imported && grant.saved.refreshToken == token
         }
         accounts.changed(account)
+        throw refused(error, account, provider)
       }
       if let grant = accounts[account], grant.isUnproven, error.detail == LoginReason.identityChanged.rawValue,
         case .loginRequired(_, let failure) = grant.saved.standing
@@ -91,6 +92,17 @@ final class Imports: Piece {
     }
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     return accounts.view(grant)
+  }
+
+  /// The token never worked, so there was no grant that could have ended.
+  private func refused(_ error: RPCError, _ account: AccountName, _ provider: any Provider) -> RPCError {
+    guard error.detail == LoginReason.refused.rawValue else { return error }
+    let said = error.oauth.map { ": \($0.error_description ?? $0.error)" } ?? ""
+    return RPCError(
+      .loginRequired, "provider \(provider.name) does not take the refresh token for account \(account)\(said)",
+      hint: "It has expired, was replaced, or is of another client: import the current one, or sign in with "
+        + "`grantctl login \(provider.name) \(account)`.",
+      oauth: error.oauth, detail: error.detail)
   }
 
   /// Makes the account's grant of the token. A token that was imported before is not used again: the refresh token that

@@ -157,7 +157,7 @@ extension AuthorizedCalls {
     guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
       throw RPCError(
         .unsupportedByProvider, "the tokens of account \(account) are bound to no key",
-        hint: "Set dpop = true in \(providers.section(of: grant.saved.provider)), reload, and sign in again. "
+        hint: "Set dpop = true in \(providers.section(of: grant.saved.provider)), then `grantctl reload`. "
           + accounts.loginHint(grant.saved))
     }
     let isMethod =

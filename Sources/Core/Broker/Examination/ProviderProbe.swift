@@ -29,16 +29,20 @@ struct ProviderProbe: Sendable {
 }
 
 extension TransportError {
-  /// The next step for an administrator. The broker repeats the request in any case.
-  func hint(for url: URL, section: String) -> String {
+  /// The next step for an administrator.
+  ///
+  /// - Parameter section: of the provider that has the URL; nil: none, since it is being added. Only for a provider that
+  ///   exists the broker repeats the request.
+  func hint(for url: URL, section: String?) -> String {
+    let place = section.map { " in \($0)" } ?? ""
+    let again = section == nil ? "" : " The broker tries again itself."
     let host = url.host ?? "the provider"
     let port = url.port ?? (url.scheme == "http" ? 80 : 443)
     switch cause {
     case .nameLookup:
-      return "Correct \(host) in \(section), or check the network: `getent hosts \(host)` should print an address."
+      return "Correct \(host)\(place), or check the network: `getent hosts \(host)` should print an address."
     case .refused:
-      return "Nothing listens at port \(port) of \(host): correct the URL in \(section), or start the server. "
-        + "The broker tries again itself."
+      return "Nothing listens at port \(port) of \(host): correct the URL\(place), or start the server.\(again)"
     case .unreachable: return "Look at the network, the VPN and the firewall: `ping \(host)`, `ip route`."
     case .silence:
       return
@@ -46,8 +50,8 @@ extension TransportError {
         + "stops."
     case .certificate:
       return "See it with `openssl s_client -connect \(host):\(port) -servername \(host)`. For a private authority set "
-        + "tls_ca_file in \(section), or add it with `update-ca-certificates` and restart grantd. Is the "
-        + "date right (timedatectl)?"
+        + "\(section.map { "tls_ca_file in \($0)" } ?? "--ca-file"), or add it with `update-ca-certificates` and restart "
+        + "grantd. Is the date right (timedatectl)?"
     case .tls:
       return
         "Does https answer at port \(port) of \(host)? `openssl s_client -connect \(host):\(port)` shows what does."
@@ -59,7 +63,7 @@ extension TransportError {
     case .proxyCredentials:
       return "Set the user in \(url.scheme ?? "https")_proxy (`http://USER@…`) and password_file in [proxy]."
     case .other:
-      return "`curl -v \(url.absoluteString)` shows what answers. The broker tries again itself."
+      return "`curl -v \(url.absoluteString)` shows what answers.\(again)"
     }
   }
 }

@@ -120,9 +120,9 @@ extension Journal {
   func revision(of account: AccountName) -> Revision? { known.ofAccounts[account] }
 
   func commitShared(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
-    let changes = withoutTokensOfCopy(changes)
     let accounts = Self.accounts(of: changes, expecting)
     let expecting = try await settled(expecting, accounts)
+    let changes = replacingTokensOfCopy(changes)
     var lost: StoreError?
     for _ in 0..<Limit.settlings {
       let commit = Revision.random()
@@ -145,14 +145,16 @@ extension Journal {
     throw lost
   }
 
-  /// A grant that replaces the one of another copy removes the tokens there first: they may be of an earlier login.
-  private func withoutTokensOfCopy(_ changes: [Change]) -> [Change] {
+  /// A grant that replaces the one of another copy replaces the tokens there by those in memory, before its own changes:
+  /// they may be of an earlier login.
+  private func replacingTokensOfCopy(_ changes: [Change]) -> [Change] {
     guard !known.kept.isEmpty else { return changes }
-    let removed = changes.compactMap { change -> Change? in
-      guard case .putGrant(let grant) = change, isKept(grant.account) else { return nil }
-      return .removeTokens(grant.account)
+    let replaced = changes.flatMap { change -> [Change] in
+      guard case .putGrant(let grant) = change, isKept(grant.account) else { return [] }
+      let tokens = (source?.changes(of: grant.account) ?? []).filter { if case .putToken = $0 { true } else { false } }
+      return [.removeTokens(grant.account)] + tokens
     }
-    return removed + changes
+    return replaced + changes
   }
 
   /// The expectations after the accounts' commits without an answer: the caller did not know what these left.

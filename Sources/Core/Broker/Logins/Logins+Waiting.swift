@@ -149,6 +149,7 @@ extension Logins {
   /// login that has just been seen to be pending.
   @discardableResult
   func fail(_ id: LoginID, _ error: RPCError) async -> RPCError {
+    let error = table[id].map { error.naming($0.saved) } ?? error
     guard let login = end(id, .failed(error, at: now)) else { return error }
     measures.loginEnded(login.provider, succeeded: false)
     door.audit.record(login: login, .loginFailed, error)

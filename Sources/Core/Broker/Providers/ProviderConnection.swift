@@ -306,8 +306,9 @@ final class ProviderConnection: Piece {
 
   /// The fix for a failure that comes from the latest connection attempt; nil: it has another cause.
   ///
-  /// - Parameter setting: the place of the server's URL, as in "correct the URL in SETTING".
-  func transportHint(for failure: ProviderFailure, setting: String) -> String? {
+  /// - Parameter setting: the place of the server's URL, as in "correct the URL in SETTING"; nil: the provider is being
+  ///   added.
+  func transportHint(for failure: ProviderFailure, setting: String?) -> String? {
     guard let (error, url) = diagnostics.unreachable else { return nil }
     switch failure {
     case .notSent(let message), .lost(let message):

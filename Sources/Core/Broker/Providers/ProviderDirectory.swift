@@ -182,8 +182,8 @@ final class ProviderDirectory: Piece {
     return RPCError(
       .unknownProvider, "no provider \(name.prefix(64).debugDescription)",
       hint: known.isEmpty
-        ? "No provider is configured: add a [provider.NAME] section to the configuration, then `grantctl reload`."
-        : "Configured are: \(known.joined(separator: ", ")).")
+        ? "No provider is configured: `grantctl setup` adds one, or a [provider.NAME] section and `grantctl reload`."
+        : "Configured are: \(known.joined(separator: ", ")). `grantctl setup` adds another one.")
   }
 
   // MARK: How old refresh tokens get

@@ -291,7 +291,7 @@ final class Registrations: Piece {
       let connection = providers.connection(to: candidate)
       switch await connection.sendPublic(request, for: .logins) {
       case .failure(let failure):
-        first = first ?? (failure, connection.transportHint(for: failure, setting: "the issuer's URL"))
+        first = first ?? (failure, connection.transportHint(for: failure, setting: nil))
       case .success(let response):
         do throws(ProviderFailure) {
           return (connection, try candidate.metadata(from: response))

@@ -176,6 +176,13 @@ extension RefreshEngine {
         switch try await journal.lease(intent, Takeover(.none), expecting: [.revision(account, revision)]) {
         case .granted(let lease, _):
           hold(lease, attempt, since: asked)
+          // Another broker has written the same login to the copy: its tokens are as good as those in memory.
+          if let stored, stored.isWhole,
+            !journal.isKept(
+              account, over: revision, isEarlier: Accounts.isEarlier(stored.account.grant, than: grant.saved))
+          {
+            journal.keepsNoMore(account)
+          }
           journal.expects(account, at: revision, of: issuer)
           if let stored, stored.isWhole { accounts[account]?.rebase(attempt, onto: stored.account.grant) }
           return .again

@@ -52,7 +52,8 @@ extension Shell {
 
   /// What to do where there is no account.
   func sayNoAccounts() {
-    terminal.say("No accounts yet. Sign in with: \(command("login PROVIDER ACCOUNT"))")
+    terminal.say("No accounts yet. Step by step: \(command("setup"))")
+    terminal.say("At a provider that exists: \(command("login PROVIDER ACCOUNT"))")
     terminal.say("The providers: \(command("provider list"))")
   }
 }

@@ -56,7 +56,8 @@ struct BackupSecretOptions: ParsableArguments {
     }
     var asking = dialogue ?? Dialogue(shell)
     defer { dialogue = asking }
-    let what = twice ? "Passphrase for the backup" : "The backup's passphrase"
+    let what =
+      twice ? "Passphrase for the backup, \(Self.shortestPassphrase) bytes or more" : "The backup's passphrase"
     let passphrase = try await asking.secret("passphrase", prompt: "\(what) (it is not shown): ")
     if twice {
       // Exposed to be measured, and compared with what is typed next.

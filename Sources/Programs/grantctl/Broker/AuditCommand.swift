@@ -27,18 +27,19 @@ struct AuditCommand: BrokerCommand {
   var uid: UInt32?
   @Option(help: ArgumentHelp("Only this unit.", valueName: "unit"), transform: RunningAs.unitName)
   var unit: String?
-  @Option(help: ArgumentHelp("release, use, login, logout, policy or admin.", valueName: "kind"))
+  @Option(help: ArgumentHelp("Only this kind: \(kinds).", valueName: "kind"))
   var action: String?
   @Flag(help: "Only refusals and failed credential deliveries.")
   var refused = false
-  @Option(help: ArgumentHelp("Maximum number of records. Default: 50.", valueName: "number"))
+  @Option(help: ArgumentHelp("Maximum number of records.", valueName: "number"))
   var limit = 50
   @OptionGroup var options: GlobalOptions
 
+  private static let kinds = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
+
   func validate() throws {
     if let action, AuditAction(rawValue: action) == nil {
-      let known = AuditAction.allCases.map(\.rawValue).joined(separator: ", ")
-      throw ValidationError("--action is one of: \(known).")
+      throw ValidationError("--action is one of: \(Self.kinds).")
     }
     guard (1...100_000).contains(limit) else { throw ValidationError("--limit is from 1 to 100000.") }
   }

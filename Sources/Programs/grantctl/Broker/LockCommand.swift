@@ -112,7 +112,8 @@ private struct LockPassphrase {
 
   func chosen(in shell: Shell, _ dialogue: inout Dialogue?) async throws(Failure) -> SecretText {
     if file != nil || !shell.terminal.canAsk { return try await known(in: shell, &dialogue) }
-    let passphrase = try await ask("New passphrase for the lock (it is not shown): ", shell, &dialogue)
+    let passphrase = try await ask(
+      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shell, &dialogue)
     // Exposed to be measured, and compared with the next input.
     guard passphrase.exposed.utf8.count >= Self.shortest else {
       throw Failure(.usage, "the passphrase is shorter than \(Self.shortest) bytes")

@@ -26,7 +26,7 @@ struct ConfigureCommand: BrokerCommand {
         grantctl configure zed notes --stdio --write
       """)
 
-  @Argument(help: "The tool, one of those above.")
+  @Argument(help: "A tool that --help lists.")
   var tool: String
   @OptionGroup var named: AccountArgument
   @Argument(help: "Its server: a host, the URL of an index or a registry, or a path.")

@@ -118,7 +118,8 @@ struct LoginWatch: Sendable {
         hints: ["Wait for it with: \(shell.command("login continue \(ShellWord.quoted(login.id))"))"])
     }
     if !login.isJoined { await flow.cancel(login.id) }
-    let again = "Start again with `grantctl login`."
+    let words = [login.provider, login.account].compactMap(\.self).map(ShellWord.quoted)
+    let again = "Start again with `\((["grantctl login"] + words).joined(separator: " "))`."
     return switch event {
     case .interrupted:
       Failure(

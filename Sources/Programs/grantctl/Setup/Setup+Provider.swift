@@ -63,7 +63,9 @@ extension Setup {
     guard shown.section != nil, provider.accounts == 0, provider.issuer != nil else {
       throw Failure(
         .failure, "provider \(provider.provider) has another client ID: \(provider.client_id)",
-        hints: ["Choose another name for a second client: `\(questions.command) --name NAME`"])
+        hints: [
+          "Choose another name for a second client: `\(questions.command) --client-id \(ShellWord.quoted(id)) --name NAME`"
+        ])
     }
     return true
   }

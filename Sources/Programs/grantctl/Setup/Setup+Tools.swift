@@ -5,12 +5,7 @@ import CredentialHelpers
 // Step 7: the programs that will use the account.
 extension Setup {
   mutating func configure(_ account: String) async throws(Failure) {
-    var tool = given.tool
-    if tool == nil, questions.canAsk {
-      terminal.note("Which program will use this account? \(Tool.names.joined(separator: ", "))")
-      tool = try await questions.text("Program, or none", standard: "none", flag: "--tool TOOL")
-    }
-    guard let tool, tool != "none" else { return }
+    guard let tool = try await program(), tool != "none" else { return }
     guard let chosen = Tool.named(tool) else {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
@@ -33,6 +28,17 @@ extension Setup {
     guard isWritten else { return mention("Program", "\(tool): not written") }
     try await run(words + ["--write"])
     done("Program", tool)
+  }
+
+  private func program() async throws(Failure) -> String? {
+    if given.tool != nil || !questions.canAsk { return given.tool }
+    terminal.note("Which program will use this account? \(Tool.names.joined(separator: ", "))")
+    while true {
+      let tool = try await questions.text("Program, or none", standard: "none", flag: "--tool TOOL")
+      if tool == "none" || Tool.named(tool) != nil { return tool }
+      // The sign-in is done: a mistyped name does not end it.
+      terminal.note(SafeText.line("There is no configuration for \(tool)."))
+    }
   }
 
   private func run(_ words: [String]) async throws(Failure) {

@@ -31,14 +31,15 @@ struct Setup {
     var settings = shell.settings
     settings.isJSON = false
     self.shell = Shell(terminal: terminal, settings: settings)
-    let word = given.provider.map { " " + ShellWord.quoted($0) } ?? ""
-    questions = Questions(shell: shell, input: input, command: shell.command("setup\(word)"))
+    let words = ["setup"] + [given.provider, given.account].compactMap(\.self).map(ShellWord.quoted)
+    questions = Questions(shell: shell, input: input, command: shell.command(words.joined(separator: " ")))
   }
 
   var terminal: Terminal { shell.terminal }
 
   mutating func run() async throws(Failure) {
     let status = try await broker()
+    try await checkName()
     let provider = try await provider(status)
     guard !given.providerOnly else {
       if outer.isJSON { outer.say(["provider": .string(provider), "steps": transcript]) }
@@ -54,6 +55,16 @@ struct Setup {
     outer.say([
       "provider": .string(provider), "account": .string(account), "steps": transcript,
     ])
+  }
+
+  /// Before anything is registered for the account, the broker says whether it can have that name.
+  private func checkName() async throws(Failure) {
+    guard let account = given.account else { return }
+    do throws(Failure) {
+      _ = try await shell.ask(AccountGet.self, .init(account: account))
+    } catch {
+      if error.status == .usage { throw error }
+    }
   }
 
   // MARK: The transcript

@@ -5,7 +5,7 @@ import ProviderTemplates
 struct SetupCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "setup", abstract: "Set up a provider and sign in, step by step.",
-    usage: "grantctl setup [<provider>] [options]",
+    usage: "grantctl setup [<provider>] [<account>] [options]",
     discussion: """
       Starts the broker if none runs, adds the provider, and registers a client or asks for one. Then it tries the \
       authorization request, signs in, tests a refresh, and configures the programs that will use the account. Steps \

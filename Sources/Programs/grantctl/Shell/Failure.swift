@@ -57,8 +57,9 @@ struct Failure: Error, Equatable {
       self.init(
         ExitStatus(error), error.description,
         hints: [
-          "The socket's mode does not admit you. An administrator changes SocketMode= of grantd.socket, or `mode` in "
-            + "[socket] if no unit makes the socket."
+          "The mode of the socket or of its folder does not admit you. An administrator changes SocketMode= of "
+            + "grantd.socket, or `mode` in [socket] if no unit makes the socket.",
+          "For your own broker: `grantctl --user status`",
         ])
     case .foreignServer(let path, let uid):
       let name = UserDatabase.user(uid).map { "\($0.name) (uid \(uid))" } ?? "uid \(uid)"

@@ -52,9 +52,8 @@ public enum CallbackOutcome: Sendable, Equatable {
   /// The next step for a browser, with the command of this login: its page is all that the user sees.
   func naming(_ login: SavedLogin) -> Self {
     func named(_ error: RPCError) -> RPCError {
-      let command = "`grantctl login \(login.provider) \(login.account)`"
-      var error = error
-      error.hint = error.hint?.replacing("`grantctl login`", with: command) ?? "Run \(command) again."
+      var error = error.naming(login)
+      error.hint = error.hint ?? "Run `\(login.command)` again."
       return error
     }
     return switch self {
@@ -77,4 +76,17 @@ public struct SignedIn: Sendable, Equatable {
     self.bestName = bestName
     self.name = name
   }
+}
+
+extension RPCError {
+  /// Its next step with the command of this login.
+  func naming(_ login: SavedLogin) -> Self {
+    var error = self
+    error.hint = hint?.replacing("`grantctl login`", with: "`\(login.command)`")
+    return error
+  }
+}
+
+extension SavedLogin {
+  fileprivate var command: String { "grantctl login \(provider) \(account)" }
 }

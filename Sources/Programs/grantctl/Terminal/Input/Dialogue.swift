@@ -31,6 +31,8 @@ struct Dialogue {
     }
     defer { restore() }
     let line = try await line(prompt)
+    // The line feed that ended it was not shown.
+    shell.terminal.write(.err, "\n")
     guard line.utf8.count < SecretInput.longestTyped else {
       throw Failure(.usage, "the \(what) is too long to be typed")
     }
