@@ -6,7 +6,7 @@ import Testing
 
 /// What was done, as people read it.
 @Suite("grantctl audit") struct AuditTableTests {
-  private static func line(
+  static func line(
     _ id: Int64, _ method: String, account: String? = "work", last: Int64 = 0,
     change: (inout AuditList.Line) -> Void = { _ in }
   ) -> AuditList.Line {
@@ -56,15 +56,23 @@ import Testing
         """)
   }
 
-  @Test("at 80 columns the time, the user, the method and a refusal are whole")
+  @Test("at 80 columns the time, the user, the method and a refusal are whole; a note has the cut values")
   func narrow() {
     let lines = Methods.all.enumerated().map { index, method in
       Self.line(Int64(1000 - index), method.name, account: "a-rather-long-account-name@example.com", last: -40) {
         ($0.uid, $0.user_unit, $0.result) = (65534, "a-rather-long-name-of-a-unit@1.service", "not_permitted")
       }
     }
-    let rows = text(lines, now: Recorder.now + 86_400 * 3).split(separator: "\n").dropFirst()
+    let all = text(lines, now: Recorder.now + 86_400 * 3).split(separator: "\n").dropFirst()
+    let rows = all.filter { !$0.hasPrefix("    ") }
     #expect(rows.count == Methods.all.count)
+    let notes = all.filter { $0.hasPrefix("    ") }
+    #expect(notes.count == 2 * rows.count)
+    #expect(
+      notes.prefix(2) == [
+        "    caller a-rather-long-name-of-a-unit@1.service; account",
+        "    a-rather-long-account-name@example.com",
+      ])
     for (row, line) in zip(rows, lines.reversed()) {
       #expect(SafeText.width(String(row)) <= 80 && row.hasPrefix("2025-12-31  65534  a-r"), "\(row)")
       #expect(row.contains(" \(line.method) ") && row.hasSuffix("  not_permitted"), "\(row)")

@@ -43,7 +43,8 @@ struct ListCommand: BrokerCommand {
       ])
     }
     return TextTable(
-      titles: ["ACCOUNT", "PROVIDER", "STATE", "IDENTITY", "EXPIRES IN"], shrinkable: [3, 1, 0], rows: rows)
+      titles: ["ACCOUNT", "PROVIDER", "STATE", "IDENTITY", "EXPIRES IN"], shrinkable: [3, 1, 0], rows: rows,
+      droppable: 2)
   }
 }
 

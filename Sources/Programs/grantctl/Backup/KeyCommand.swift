@@ -31,7 +31,7 @@ struct KeyRotateCommand: BrokerCommand {
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
     let accounts = "\(result.accounts) account\(result.accounts == 1 ? "" : "s")"
-    shell.terminal.say(SafeText.line("The state is sealed under a new key: \(accounts)"))
-    shell.terminal.say(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
+    shell.terminal.tell(SafeText.line("The state is sealed under a new key: \(accounts)"))
+    shell.terminal.tell(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
   }
 }

@@ -60,7 +60,7 @@ struct RestoreCommand: BrokerCommand {
     describe(about, shell)
     guard moved || shell.isJSON || takesAny(of: about) else {
       let all = about.accounts == 0 ? "It has no account" : "All of them are here already"
-      return shell.terminal.say("\(all): nothing is restored. --replace also restores existing accounts.")
+      return shell.terminal.tell("\(all): nothing is restored. --replace also restores existing accounts.")
     }
     warn(about, shell)
     if !moved {
@@ -191,11 +191,11 @@ struct RestoreCommand: BrokerCommand {
       shell.terminal.say(Self.names(title, names, width: shell.terminal.width ?? 80))
     }
     for left in result.left_out {
-      shell.terminal.say(SafeText.line("Left out: \(left.account): \(left.why)"))
+      shell.terminal.tell(SafeText.line("Left out: \(left.account): \(left.why)"))
     }
     if result.restored.isEmpty, result.replaced.isEmpty { shell.terminal.say("No account was restored.") }
     if !result.kept.isEmpty {
-      shell.terminal.say("Those that were kept are not the backup's: --replace takes them too.")
+      shell.terminal.tell("Those that were kept are not the backup's: --replace takes them too.")
     }
   }
 

@@ -93,7 +93,7 @@ extension [AuditList.Line] {
             Cell(line.caller), Cell(line.method), Cell(line.account ?? "-"),
             Cell(line.result, line.result == "ok" ? .plain : .bad),
           ], notes: line.note(now: now, in: zone).map { [users.named($0)] } ?? [])
-      })
+      }, droppable: 3, keepsValues: true)
   }
 }
 

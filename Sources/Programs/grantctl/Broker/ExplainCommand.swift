@@ -70,11 +70,11 @@ struct ExplainCommand: BrokerCommand {
       shell.say(answer.json)
     } else {
       let result = try answer.value()
-      shell.terminal.say(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
+      shell.terminal.tell(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
       if let confirm = result.confirm {
-        shell.terminal.say("the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
+        shell.terminal.tell("the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
       }
-      if let scopes = result.scopes { shell.terminal.say(SafeText.line("scopes: \(scopes.joined(separator: " "))")) }
+      if let scopes = result.scopes { shell.terminal.tell(SafeText.line("scopes: \(scopes.joined(separator: " "))")) }
       await noteUnknownAccount(shell)
     }
     if try !answer.value().allowed { throw Failure.reported(.notPermitted) }

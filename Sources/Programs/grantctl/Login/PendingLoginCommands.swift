@@ -26,7 +26,9 @@ struct LoginListCommand: BrokerCommand {
           Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
         ], notes: login.state == .actionRequired ? [Self.more(login.login_id, shell)] : [])
     }
-    shell.say(TextTable(titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows))
+    shell.say(
+      TextTable(
+        titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows, droppable: 3))
   }
 
   private static func more(_ id: String, _ shell: Shell) -> String {

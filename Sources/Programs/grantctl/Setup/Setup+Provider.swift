@@ -147,9 +147,9 @@ extension Setup {
 
   private func explain(_ issuer: IssuerText, _ status: BrokerStatus.Result) {
     terminal.note("Register a client on the provider's page, or ask its administrator:")
-    terminal.note("  1. Type: native or desktop application, with PKCE and refresh tokens.")
-    terminal.note("  2. Redirect URI: \(redirectURI(status))")
-    terminal.note("  3. Enter its client ID and secret here.")
+    terminal.note("Type: native or desktop application, with PKCE and refresh tokens.", after: "  1. ")
+    terminal.note("Redirect URI: \(redirectURI(status))", after: "  2. ")
+    terminal.note("Enter its client ID and secret here.", after: "  3. ")
     terminal.note(SafeText.line(request(issuer, status)))
   }
 

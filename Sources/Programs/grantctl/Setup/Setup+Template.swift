@@ -32,8 +32,8 @@ extension Setup {
 
   private func explain(_ template: SetupTemplate) async {
     terminal.note("Register a client at \(template.title):")
-    for (index, step) in template.steps.enumerated() { terminal.note("  \(index + 1). \(step)") }
-    terminal.note("  Redirect URI: \(template.redirectURI ?? "none has to be entered")")
+    for (index, step) in template.steps.enumerated() { terminal.note(step, after: "  \(index + 1). ") }
+    terminal.note("Redirect URI: \(template.redirectURI ?? "none has to be entered")", after: "  ")
     guard let page = template.page else { return }
     if given.noBrowser {
       shell.show(page, to: "register a client")

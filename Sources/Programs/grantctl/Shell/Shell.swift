@@ -137,7 +137,9 @@ extension Shell {
     terminal.say(table.lines(width: terminal.width, colour: terminal.usesColour))
   }
 
-  func say(_ fields: FieldList) { terminal.say(fields.lines(colour: terminal.usesColour)) }
+  func say(_ fields: FieldList) {
+    terminal.say(fields.lines(within: terminal.width, colour: terminal.usesColour, isCut: false))
+  }
 
   func report(_ failure: Failure) {
     if isJSON {

@@ -72,6 +72,13 @@ struct Terminal: Sendable {
 
   func say(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
   func say(_ line: String) { write(.out, line + "\n") }
+
+  /// Writes a sentence to standard output. On a terminal it is wrapped; for programs it stays one line.
+  func tell(_ sentence: String) {
+    guard let width, SafeText.width(sentence) > width else { return say(sentence) }
+    say(SafeText.wrapped(sentence, columns: width))
+  }
+
   /// Writes lines to standard error. On a terminal sentences are wrapped; what begins with a space, or has a word that is
   /// longer than a line, such as an address, stays as it is.
   func note(_ text: String) {
@@ -82,5 +89,15 @@ struct Terminal: Sendable {
         ? SafeText.wrapped(line, columns: columns) : [line]
     }
     write(.err, lines.joined(separator: "\n") + "\n")
+  }
+
+  /// Writes a step, with its number before it, to standard error. On a terminal it is wrapped beside the number.
+  func note(_ step: String, after number: String) {
+    guard isErrTTY, let columns = screen?.columns, SafeText.width(number + step) > columns else {
+      return note(number + step)
+    }
+    let indent = String(repeating: " ", count: number.count)
+    let lines = SafeText.wrapped(step, columns: max(20, columns - number.count))
+    write(.err, lines.enumerated().map { ($0 == 0 ? number : indent) + $1 + "\n" }.joined())
   }
 }

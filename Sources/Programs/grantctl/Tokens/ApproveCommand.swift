@@ -85,14 +85,14 @@ struct ApproveCommand: BrokerCommand {
   private static func say(standing words: [StandingWordView], _ shell: Shell) {
     for word in words {
       let asked = asks(word.method, word.kind)
-      shell.terminal.say(
+      shell.terminal.tell(
         SafeText.line(
           "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asked) "
             + "of \(word.account) to \(program(word.caller, shell))"
             + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
     }
     guard !words.isEmpty else { return }
-    shell.terminal.say(
+    shell.terminal.tell(
       "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
   }
 
@@ -105,7 +105,8 @@ struct ApproveCommand: BrokerCommand {
           Cell(TimeText.duration(release.until - shell.now)),
         ], notes: notes(release, shell))
     }
-    return TextTable(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
+    return TextTable(
+      titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows, droppable: 1)
   }
 
   private static func asks(_ method: String, _ kind: TokenKind?) -> String {

@@ -37,6 +37,8 @@ struct TextTable {
     var cells: [Cell]
     /// Printed below the row, indented.
     var notes: [String] = []
+    /// Values of columns that were left out, with their titles.
+    var left: [String] = []
   }
 
   /// Between two columns.
@@ -51,6 +53,8 @@ struct TextTable {
   var rows: [Row]
   /// Columns at the right that are left out if the terminal is too narrow in any case.
   var droppable = 0
+  /// Values that are cut or left out are whole in a note below their row, because users search for them.
+  var keepsValues = false
 
   /// `width`: the terminal's columns; nil: as wide as it takes, with notes of 80 columns.
   func lines(width: Int?, colour: Bool) -> [String] {
@@ -60,20 +64,32 @@ struct TextTable {
     {
       var narrower = self
       narrower.droppable -= 1
-      narrower.titles.removeLast()
-      for index in rows.indices { narrower.rows[index].cells.removeLast() }
+      let title = narrower.titles.removeLast()
+      for index in rows.indices {
+        let cell = narrower.rows[index].cells.removeLast()
+        if cell.text != "-" { narrower.rows[index].left.insert(Self.value(cell, of: title), at: 0) }
+      }
       narrower.shrinkable.removeAll { $0 >= narrower.titles.count }
       return narrower.lines(width: width, colour: colour)
     }
     var lines = [line(titles.map { Cell($0) }, widths, colour: false)]
     for row in rows {
       lines.append(line(row.cells, widths, colour: colour))
-      for note in row.notes.map(SafeText.line) {
+      for note in (values(missingIn: row, widths) + row.notes).map(SafeText.line) {
         let columns = max(20, (width ?? 80) - Self.noteIndent.count)
         lines += SafeText.wrapped(note, columns: columns).map { Self.noteIndent + $0 }
       }
     }
     return lines
+  }
+
+  private static func value(_ cell: Cell, of title: String) -> String { "\(title.lowercased()) \(cell.text)" }
+
+  private func values(missingIn row: Row, _ widths: [Int]) -> [String] {
+    guard keepsValues else { return [] }
+    let cut = row.cells.indices.filter { SafeText.width(row.cells[$0].text) > widths[$0] }
+    let missing = cut.map { Self.value(row.cells[$0], of: titles[$0]) } + row.left
+    return missing.isEmpty ? [] : [missing.joined(separator: "; ")]
   }
 
   private func widths(within width: Int?) -> [Int] {
@@ -103,6 +119,10 @@ struct TextTable {
 
 /// Names and values, aligned.
 struct FieldList {
+  /// A value that has not more columns beside its name begins on the next line.
+  private static let leastRoom = 16
+  private static let indent = 4
+
   private(set) var pairs: [(name: String, value: Cell)] = []
 
   init() {}
@@ -113,17 +133,26 @@ struct FieldList {
     pairs.append((name, Cell(value, tone)))
   }
 
-  /// Within the columns of a terminal: values are wrapped, and a path that is longer than a line is cut in the middle.
-  func lines(within columns: Int?, colour: Bool) -> [String] {
+  /// Within the columns of a terminal: values are wrapped.
+  ///
+  /// - Parameter isCut: a path that is longer than a line is cut in the middle; else it stays whole, for copying.
+  func lines(within columns: Int?, colour: Bool, isCut: Bool = true) -> [String] {
+    guard let columns else { return lines(colour: colour) }
     let width = (pairs.map { SafeText.width($0.name) }.max() ?? 0) + 2
-    guard let columns, columns > width + 16 else { return lines(colour: colour) }
     let room = columns - width
-    return pairs.flatMap { name, value in
-      let words = value.text.split(separator: " ").map { SafeText.shortened(String($0), columns: room) }
-      return SafeText.wrapped(words.joined(separator: " "), columns: room).enumerated().map { index, line in
-        Cell(index == 0 ? name : "").padded(to: width, colour: false)
-          + Cell(line, value.tone).padded(to: 0, colour: colour)
+    return pairs.flatMap { (name, value) -> [String] in
+      var words = value.text.split(separator: " ").map { String($0) }
+      if isCut { words = words.map { SafeText.shortened($0, columns: max(Self.leastRoom, room)) } }
+      let isBelow = room <= Self.leastRoom || words.contains { SafeText.width($0) > room }
+      let indent = isBelow ? Self.indent : width
+      let text = isCut ? words.joined(separator: " ") : value.text
+      let isShort = SafeText.width(text) <= columns - indent
+      let parts = isShort ? [text] : SafeText.wrapped(text, columns: columns - indent)
+      let lines = parts.enumerated().map { index, part in
+        Cell(index == 0 && !isBelow ? name : "").padded(to: indent, colour: false)
+          + Cell(part, value.tone).padded(to: 0, colour: colour)
       }
+      return isBelow ? [Cell(name).text] + lines : lines
     }
   }
 
