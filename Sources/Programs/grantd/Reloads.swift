@@ -66,7 +66,8 @@ struct Reloads: Reloader {
     } catch {
       throw RPCError(
         .invalidConfiguration, error.description,
-        hint: "Correct the file and reload again; `grantd --\(places.instance.rawValue) --check-config` checks it first.")
+        hint:
+          "Correct the file and reload again; `grantd --\(places.instance.rawValue) --check-config` checks it first.")
     }
   }
 

@@ -18,8 +18,8 @@ struct ProvidersCommand: BrokerCommand {
     if shell.isJSON { return shell.say(answer.json) }
     let providers = try answer.value().providers
     if providers.isEmpty {
-      shell.terminal.say("No providers. Add one, step by step: \(shell.command("setup"))")
-      shell.terminal.say("Or add a [provider.NAME] section, then: \(shell.command("reload"))")
+      shell.terminal.tell("No providers. Add one, step by step: \(shell.command("setup"))")
+      shell.terminal.tell("Or add a [provider.NAME] section, then: \(shell.command("reload"))")
     } else {
       shell.say(Self.table(providers))
     }
