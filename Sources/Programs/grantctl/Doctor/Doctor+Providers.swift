@@ -21,7 +21,7 @@ extension Doctor {
       report.groups[0].items.append(
         .init(
           "providers", .warning, "none is configured",
-          hint: "Add a [provider.NAME] section to the configuration, then `grantctl reload`."))
+          hint: "`grantctl setup` adds one, or a [provider.NAME] section and `grantctl reload`."))
     } else if accounts.isEmpty, name == nil {
       report.groups[0].items.append(
         .init("accounts", .skipped, "there are none yet: `\(shell.command("login PROVIDER ACCOUNT"))`"))

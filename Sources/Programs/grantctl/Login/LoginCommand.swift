@@ -151,18 +151,18 @@ struct LoginCommand: BrokerCommand {
     if !isKnown, let failure {
       guard try await shell.ask(ProviderList.self, NoParams()).value().providers.isEmpty else { throw failure }
     }
-    let word = isKnown ? [provider] : []
-    let command = shell.command(
-      (["setup"] + word + [account].compactMap(\.self)).map(ShellWord.quoted).joined(separator: " "))
+    // Without the provider, the account's name would be taken for it.
+    let words = isKnown ? [provider] + [account].compactMap(\.self) : []
+    let command = shell.command((["setup"] + words).map(ShellWord.quoted).joined(separator: " "))
     var failure =
       failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
-    failure.hints = (ResourceLogin.isURL(provider) ? failure.hints : []) + ["`\(command)` sets it up."]
+    failure.hints =
+      (ResourceLogin.isURL(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
     guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
     let options =
       [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
       + scope.flatMap { ["--scope", $0] } + shell.settings.wish.arguments
-    let arguments = word + (word.isEmpty ? [] : [account].compactMap(\.self)) + options
-    guard let given = try? SetupCommand.parse(arguments) else { throw failure }
+    guard let given = try? SetupCommand.parse(words + options) else { throw failure }
     var setup = Setup(given, shell)
     shell.terminal.note(SafeText.line("\(failure.message)."))
     guard try await setup.questions.agrees("Set it up now?", standard: true) else { throw failure }
