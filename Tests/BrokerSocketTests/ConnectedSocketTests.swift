@@ -56,11 +56,11 @@ import Testing
   func left() throws {
     let (socket, other) = try pair("")
     defer { close(other) }
-    #expect(LeftConnection.take() == nil)
+    #expect(LeftConnection.adopt() == nil)
     LeftConnection.leave(socket.descriptor)
-    #expect(LeftConnection.take() == socket.descriptor)
+    #expect(LeftConnection.adopt() == socket.descriptor)
     #expect(fcntl(socket.descriptor, F_GETFD) == FD_CLOEXEC)
-    #expect(LeftConnection.take() == nil)
+    #expect(LeftConnection.adopt() == nil)
     let pipe = UnsafeMutablePointer<Int32>.allocate(capacity: 2)
     defer { pipe.deallocate() }
     try #require(Glibc.pipe(pipe) == 0)
@@ -70,7 +70,7 @@ import Testing
     ]
     for value in wrong {
       setenv("GRANTCTL_CONNECTION", value, 1)
-      #expect(LeftConnection.take() == nil, "\(value)")
+      #expect(LeftConnection.adopt() == nil, "\(value)")
     }
     setenv("GRANTCTL_CONNECTION", "\(getpid()):\(socket.descriptor)", 1)
     LeftConnection.leave(nil)

@@ -82,8 +82,8 @@ import Testing
     #expect(groups[5000] == place && groups[1] == nil)
     // The same for texts: each is what it says, also the second time and beyond the limit.
     for number in Array(0..<ControlGroups.textLimit + 10) + [0, 1] {
-      #expect(groups.place("0::/system.slice/\(number).service\n")?.unit == "\(number).service")
-      #expect(groups.place("\(number)") == nil)
+      #expect(groups.parse("0::/system.slice/\(number).service\n")?.unit == "\(number).service")
+      #expect(groups.parse("\(number)") == nil)
     }
   }
 

@@ -44,7 +44,7 @@ import Testing
     let loopback = kept.keeper("callback")
     #expect(loopback.earlier("8080-v6") == nil && loopback.earlier("8081-v4") == nil)
     #expect(loopback.earlier("8080-v4") == callback && loopback.earlier("8080-v4") == nil)
-    #expect(kept.forgetRest() == ["metrics-9090-v4"] && kept.forgetRest().isEmpty)
+    #expect(kept.removeRest() == ["metrics-9090-v4"] && kept.removeRest().isEmpty)
     #expect(isClosed() && isOpen(socket) && isOpen(callback) && isOpen(0))
     #expect(messages.all == ["FDSTOREREMOVE=1\nFDNAME=kept-metrics-9090-v4"])
     close(socket)
@@ -68,8 +68,8 @@ import Testing
     let kept = KeptDescriptors([], store: messages.store)
     #expect(kept.keeper("http").keep(0, SocketKeeper.only) && kept.keeper("callback").keep(0, "8080-v4"))
     kept.keeper("callback").forget("8080-v4")
-    kept.forgetAll()
-    kept.forgetAll()
+    kept.removeAll()
+    kept.removeAll()
     #expect(
       messages.all == [
         "FDSTORE=1\nFDNAME=kept-http", "FDSTORE=1\nFDNAME=kept-callback-8080-v4",

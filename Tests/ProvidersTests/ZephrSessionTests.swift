@@ -213,7 +213,7 @@ struct ZephrSessionTests {
   func cookies() {
     var cookies = Cookies()
     func set(_ text: String...) {
-      cookies.take(HTTPResponse(status: 200, headers: text.map { .init("Set-Cookie", $0) }), at: start)
+      cookies.store(HTTPResponse(status: 200, headers: text.map { .init("Set-Cookie", $0) }), at: start)
     }
     set("a=1; Path=/", "b=\"2\"; HttpOnly", "no name", "=x", "c=a b", "d=x\u{7f}")
     #expect(cookies.header == "a=1; b=2")

@@ -49,7 +49,7 @@ struct KeyringTests {
     let keyring = Keyring(Sample.key, previous: keys)
     #expect(keyring.settledNew.notices == [.unneeded(source: "ab12"), .unneeded(source: "cd34")])
     #expect(keyring.mayLeaveOldValues(.key))
-    #expect(keyring.settle(.key).notices == [.unneeded(source: "ab12"), .unneeded(source: "cd34")])
+    #expect(keyring.finish(.key).notices == [.unneeded(source: "ab12"), .unneeded(source: "cd34")])
     let under = try keyring.find(note(under: keys[1]))
     guard case .previous(let old) = under else {
       Issue.record("\(under)")
@@ -57,7 +57,7 @@ struct KeyringTests {
     }
     #expect(throws: Never.self) { try Keyring(keys[1]).find(Keyring.note(under: old.sealer)) }
     #expect(keyring.mayLeaveOldValues(under))
-    #expect(keyring.settle(under).notices == [.resealed(under: "test", from: "cd34"), .unneeded(source: "ab12")])
+    #expect(keyring.finish(under).notices == [.resealed(under: "test", from: "cd34"), .unneeded(source: "ab12")])
   }
 
   @Test("a rotation that ended before the store was sealed again is undone")
@@ -68,7 +68,7 @@ struct KeyringTests {
     let under = try keyring.find(note(under: old))
     #expect(found(try note(under: old), keyring) == "key")
     #expect(keyring.mayLeaveOldValues(under))
-    #expect(keyring.settle(under).notices.isEmpty)
+    #expect(keyring.finish(under).notices.isEmpty)
     #expect(try folder.keyFiles() == ["grantd.key"])
     #expect(!keyring.mayLeaveOldValues(.key))
     #expect(try Keyring(fileKey()).find(note(under: old)).isKey)
@@ -82,7 +82,7 @@ struct KeyringTests {
     #expect(found(try note(under: new), keyring) == "next of \(folder.key.path)")
     let under = try keyring.find(note(under: new))
     #expect(keyring.mayLeaveOldValues(under))
-    let settled = keyring.settle(under)
+    let settled = keyring.finish(under)
     #expect(settled.notices == [.finished(file: folder.key.path)])
     #expect(try Keyring(settled.key).find(note(under: new)).isKey)
     #expect(try folder.keyFiles() == ["grantd.key"])
@@ -101,7 +101,7 @@ struct KeyringTests {
       return
     }
     #expect(throws: Never.self) { try Keyring(new).find(Keyring.note(under: old.sealer)) }
-    #expect(keyring.settle(under).notices == [.resealed(under: "test", from: folder.key.path)])
+    #expect(keyring.finish(under).notices == [.resealed(under: "test", from: folder.key.path)])
     // That of another key is not removed: it may be the last copy.
     #expect(try folder.keyFiles() == ["grantd.key", "grantd.key.next"])
   }
@@ -114,7 +114,7 @@ struct KeyringTests {
     #expect(rename(folder.key.next, folder.key.path) == 0)
     try folder.write(Data("\(key.exposedText)\n".utf8), to: folder.key.next)
     #expect(!keyring.mayLeaveOldValues(.key))
-    _ = keyring.settle(.key)
+    _ = keyring.finish(.key)
     #expect(try folder.keyFiles() == ["grantd.key", "grantd.key.next"])
   }
 }

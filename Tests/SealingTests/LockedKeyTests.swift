@@ -50,9 +50,9 @@ struct LockedKeyTests {
     let other = try file.loadOrCreate { nil }
     #expect(!locked.removeKeyFile() && file.has(other))
     try FileManager.default.removeItem(atPath: locked.mark)
-    locked.forgetOther(than: key)
+    locked.removeOther(than: key)
     #expect(locked.holds(key))
-    locked.forgetOther(than: other)
+    locked.removeOther(than: other)
     #expect(!locked.holds(key))
   }
 

@@ -12,7 +12,7 @@ import Testing
       return !descriptors.isEmpty
     }
     #expect(store.keep(7, as: "callback-8400-v4"))
-    store.forget("callback-8400-v4")
+    store.remove("callback-8400-v4")
     let all = sent.withLock { $0 }
     #expect(
       all.map(\.0) == ["FDSTORE=1\nFDNAME=kept-callback-8400-v4", "FDSTOREREMOVE=1\nFDNAME=kept-callback-8400-v4"])

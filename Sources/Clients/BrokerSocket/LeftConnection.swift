@@ -19,7 +19,7 @@ public enum LeftConnection {
 
   /// The descriptor, which belongs to the caller from now on. Only while the process has one thread: it changes the
   /// environment.
-  public static func take() -> Int32? {
+  public static func adopt() -> Int32? {
     guard let value = getenv(variable).map({ String(cString: $0) }) else { return nil }
     unsetenv(variable)
     let numbers = value.split(separator: ":", omittingEmptySubsequences: false).map { Int32($0) }

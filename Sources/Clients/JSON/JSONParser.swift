@@ -124,7 +124,7 @@ struct JSONParser {
       let member = JSON.Member(name: name, value: try value())
       if let same {
         members[same] = member
-        note(repeated: name)
+        record(repeated: name)
       } else {
         members.append(member)
       }
@@ -139,7 +139,7 @@ struct JSONParser {
     }
   }
 
-  private mutating func note(repeated name: String) {
+  private mutating func record(repeated name: String) {
     if repeated.count < JSON.Reading.mostRepeated, !repeated.contains(name) { repeated.append(name) }
   }
 

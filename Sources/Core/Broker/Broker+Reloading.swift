@@ -29,7 +29,7 @@ extension Broker {
     clients.registrations.configure(new.providers, declared: new.accounts)
     providers.configure(
       new.providers + clients.registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
-    if accounts.configure(new.refresh) { engine.placeAgain(accounts.names) }
+    if accounts.configure(new.refresh) { engine.rescheduleAll(accounts.names) }
     upkeep.declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)
     door.authorizer.configure(new.policy, new.callerLimits)
@@ -57,11 +57,11 @@ extension Broker {
   }
 
   /// The parts that depend on the edges, or have to be written. The last step of a reload.
-  public func settle(_ new: BrokerConfiguration, _ edges: ReloadedEdges) async -> BrokerReload.Result {
+  public func finishReload(_ new: BrokerConfiguration, _ edges: ReloadedEdges) async -> BrokerReload.Result {
     clients.addresses.configure(publicOrigin: edges.publicOrigin)
     clients.resources.configure(clientMetadata: new.clientMetadata)
     tokens.calls.stepUp = new.stepUp
-    await upkeep.declared.take()
-    return upkeep.reloading.settled(new, edges)
+    await upkeep.declared.apply()
+    return upkeep.reloading.finish(new, edges)
   }
 }

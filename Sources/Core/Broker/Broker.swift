@@ -76,7 +76,7 @@ public final class Broker {
     clients.registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
     Task { [weak self, dues = runtime.summary.dues] in
-      for await _ in dues { self?.tellSummary() }
+      for await _ in dues { self?.reportSummary() }
     }
   }
 
@@ -104,7 +104,7 @@ public final class Broker {
     logout.revocations.takeOver(stored.revocations)
     await logins.takeOver(stored.logins)
     upkeep.declared.configure(upkeep.reloading.configuration.accounts)
-    await upkeep.declared.take()
+    await upkeep.declared.apply()
     tokens.files.takeOver(upkeep.reloading.configuration.files)
     followOthers(changes)
     runtime.summary.changed()
@@ -122,7 +122,7 @@ public final class Broker {
 
   private func reportOlder() async {
     guard let lost = journal.store.lostCommits else { return }
-    await journal.noteOlder(lost)
+    await journal.recordOlder(lost)
     guard let view = reports.views.olderView(lost) else { return }
     runtime.logger.error("\(view.message ?? "")", metadata: ["hint": "\(view.hint ?? "")"])
     door.audit.record(older: view.message ?? "")
@@ -141,7 +141,7 @@ public final class Broker {
       guard !accounts.isEmpty else { break }
       next = following.map(loading.unpack)
       for account in accounts {
-        self.accounts.takeOver(account) { engine.place(account.packed.account, $0) }
+        self.accounts.takeOver(account) { engine.reschedule(account.packed.account, $0) }
       }
       progress?(self.accounts.count, max(all, self.accounts.count))
     }
@@ -167,7 +167,7 @@ public final class Broker {
     }
     Task {
       for await _ in signals {
-        for change in waiting.take() { await follow(change) }
+        for change in waiting.drain() { await follow(change) }
       }
     }
   }
@@ -185,7 +185,7 @@ public final class Broker {
   }
 
   /// Does nothing, in the turn of who calls it.
-  nonisolated func haveTurn() async { await turn() }
+  nonisolated func yieldTurn() async { await turn() }
   private func turn() {}
 
   // MARK: What happens by itself
@@ -246,7 +246,7 @@ public final class Broker {
   /// The wall clock may be wrong at boot, and may be set at any time. If it moves relative to the monotonic clock, the
   /// times that this run has recorded move with it (decision 16).
   private func watchClock() {
-    guard let step = runtime.clock.look() else { return }
+    guard let step = runtime.clock.read() else { return }
     let seconds = step.wholeSeconds
     let message = "this machine's clock was set \(seconds < 0 ? "back" : "forward") by \(abs(seconds)) s"
     runtime.logger.notice("\(message)")
@@ -254,7 +254,7 @@ public final class Broker {
     journal.clockStepped(by: step)
     providers.clockStepped(by: step)
     logins.clockStepped(by: step)
-    accounts.clockStepped(by: step) { [engine] in engine.place($0) }
+    accounts.clockStepped(by: step) { [engine] in engine.reschedule($0) }
     logout.revocations.clockStepped()
     runtime.events.emit(Event(type: .clockStepped, at: runtime.clock.now.seconds, message: message))
     journal.saveSoon()
@@ -271,10 +271,10 @@ public final class Broker {
   /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
   public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
     runtime.summary.subscribe(action)
-    tellSummary()
+    reportSummary()
   }
 
-  private func tellSummary() { runtime.summary.tell(reports.views.summary) }
+  private func reportSummary() { runtime.summary.report(reports.views.summary) }
 }
 
 extension Broker: JournalSource {
@@ -301,7 +301,7 @@ extension Broker: JournalSource {
   }
 
   func compared() async {
-    let (accounts, registrations) = journal.takeUndecided()
+    let (accounts, registrations) = journal.drainUndecided()
     if !accounts.isEmpty { await self.accounts.changedElsewhere(accounts) }
     if !registrations.isEmpty { await clients.registrations.changedElsewhere(registrations) }
   }

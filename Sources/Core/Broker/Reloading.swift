@@ -7,8 +7,8 @@ public import Principals
 /// Runs reloads (`broker.reload`, SIGHUP). The composition root implements it, as it has the configuration's files and the
 /// edges.
 public protocol Reloader: Sendable {
-  /// Reads and checks the configuration; then ``Broker/enforce(_:for:)``, the edges, and ``Broker/settle(_:_:)``. An
-  /// invalid configuration changes nothing.
+  /// Reads and checks the configuration; then ``Broker/enforce(_:for:)``, the edges, and ``Broker/finishReload(_:_:)``.
+  /// An invalid configuration changes nothing.
   ///
   /// - Parameter caller: nil: a signal.
   func reload(_ broker: Broker, for caller: Principal?) async throws(RPCError) -> BrokerReload.Result
@@ -79,12 +79,12 @@ final class Reloading: Piece {
     let wasOn = configuration.audit.isEnabled
     configuration = new
     // Recorded before it is active if the trail is on, else after, when it may be.
-    if wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
+    if wasOn { audit.record(entry, pid: caller?.pid ?? 0) }
     audit.trail.configure(new.audit)
-    if !wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
+    if !wasOn { audit.record(entry, pid: caller?.pid ?? 0) }
   }
 
-  func settled(_ new: BrokerConfiguration, _ edges: ReloadedEdges) -> BrokerReload.Result {
+  func finish(_ new: BrokerConfiguration, _ edges: ReloadedEdges) -> BrokerReload.Result {
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
     return .init(

@@ -76,7 +76,7 @@ public struct Budget: Sendable {
   }
 
   /// Nil where it was taken, else what there is too little of.
-  public mutating func take(_ amount: Int, for share: Share) -> Shortage? {
+  public mutating func acquire(_ amount: Int, for share: Share) -> Shortage? {
     if let shortage = shortage(of: amount, for: share) { return shortage }
     add(amount, for: share)
     return nil

@@ -13,9 +13,9 @@ public protocol Dispatcher: Sendable {
 
   /// Returns when earlier requests have had their turn at the broker. Waiting for it before the next request keeps the
   /// broker's own queue, which does not know holders, short.
-  func settle() async
+  func yieldTurn() async
 }
 
 extension Dispatcher {
-  public func settle() async { await Task.yield() }
+  public func yieldTurn() async { await Task.yield() }
 }

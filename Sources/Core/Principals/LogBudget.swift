@@ -7,8 +7,8 @@ public struct LogBudget: Sendable {
   public init(_ lines: Int, per period: Duration = .seconds(60)) { bucket = TokenBucket(lines, per: period) }
 
   /// How many lines before this one were omitted; nil: omit this one too.
-  public mutating func take(at uptime: Duration) -> Int? {
-    guard bucket.take(at: uptime) else {
+  public mutating func acquire(at uptime: Duration) -> Int? {
+    guard bucket.acquire(at: uptime) else {
       omitted += 1
       return nil
     }
@@ -21,7 +21,7 @@ public struct LogBudget: Sendable {
 
   /// How many lines were omitted and not yet reported; nil: none, or the budget is used up still.
   public mutating func due(at uptime: Duration) -> Int? {
-    guard omitted > 0, bucket.take(at: uptime) else { return nil }
+    guard omitted > 0, bucket.acquire(at: uptime) else { return nil }
     defer { omitted = 0 }
     return omitted
   }

@@ -36,7 +36,7 @@ public struct RoundRobin<Key: Hashable, Element> {
   }
 
   /// The first element of the next key that may have a turn; nil: there is none.
-  public mutating func take(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
+  public mutating func popFirst(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
     for _ in 0..<order.count {
       if next >= order.count { next = 0 }
       let key = order[next]
@@ -79,11 +79,11 @@ public struct GroupedRoundRobin<Group: Hashable, Key: Hashable, Element> {
   }
 
   /// The first element of the next group with a key that may have a turn; nil: there is none.
-  public mutating func take(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
+  public mutating func popFirst(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
     for _ in 0..<order.count {
       if next >= order.count { next = 0 }
       let group = order[next]
-      guard let taken = groups[group]?.take(where: mayHave) else {
+      guard let taken = groups[group]?.popFirst(where: mayHave) else {
         next += 1
         continue
       }

@@ -33,7 +33,7 @@ public struct Shares: Sendable {
   }
 
   /// Takes `amount`; returns the limit that this would exceed, nil if it was taken.
-  public mutating func take(_ amount: Int = 1, for holder: Holder) -> Shortage? {
+  public mutating func acquire(_ amount: Int = 1, for holder: Holder) -> Shortage? {
     if let shortage = shortage(of: amount, for: holder) { return shortage }
     add(amount, for: holder)
     return nil

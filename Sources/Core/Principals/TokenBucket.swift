@@ -22,7 +22,7 @@ public struct TokenBucket: Sendable {
   public func isFull(at now: Duration) -> Bool { left(at: now) >= most }
 
   /// False, and nothing is taken: it is used up.
-  public mutating func take(at now: Duration) -> Bool {
+  public mutating func acquire(at now: Duration) -> Bool {
     let rest = left(at: now)
     guard rest >= 1 else { return false }
     (left, at) = (rest - 1, now)

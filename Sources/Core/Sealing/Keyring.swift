@@ -7,7 +7,7 @@ public import FoundationEssentials
 /// undo it:
 ///
 /// let under = try keyring.find(note) // .previous: seal all values and the note again, under `keyring.key` //
-/// mayLeaveOldValues(under): empty data under the old key, such as a log let settled = keyring.settle(under)
+/// mayLeaveOldValues(under): empty data under the old key, such as a log let settled = keyring.finish(under)
 public struct Keyring: Sendable {
   /// The row of the note.
   public static let noteName = "key_check"
@@ -93,7 +93,7 @@ public struct Keyring: Sendable {
   }
 
   /// All values are under ``key`` by now, or under the next one: the key files are brought in line with that.
-  public func settle(_ under: StoreKeyState) -> Settled {
+  public func finish(_ under: StoreKeyState) -> Settled {
     switch under {
     case .key:
       removeAbandonedNext()

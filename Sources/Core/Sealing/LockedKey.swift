@@ -70,7 +70,7 @@ public struct LockedKey: Sendable {
   }
 
   /// Removes a key that is no longer the store's.
-  public func forgetOther(than key: SealingKey) {
+  public func removeOther(than key: SealingKey) {
     guard !isLocked, let found = read(), found.name != Self.name(of: key) else { return }
     unlink(path)
   }

@@ -42,7 +42,7 @@ struct CallerOrigin: Equatable {
     guard case .exists(pid, let group) = before else { return }
     var place = groups[group]
     if place == nil {
-      place = try contents().flatMap(groups.place)
+      place = try contents().flatMap(groups.parse)
       let after = info()
       guard case .exists(pid, _) = after else { return }
       // If it was moved in between, the text may be of either group.

@@ -51,7 +51,7 @@ package final class ControlGroups: Sendable {
   }
 
   /// Parses `/proc/PID/cgroup`.
-  func place(_ contents: String) -> CGroup? {
+  func parse(_ contents: String) -> CGroup? {
     if let known = texts.withLock({ $0[contents] }) { return known }
     let place = CGroup(contents)
     texts.withLock { texts in

@@ -78,7 +78,7 @@ final class NameLookups: Sendable {
     let known = state.withLock { state in
       state.known[host].flatMap { $0.until > .now() ? $0.answer : nil }
     }
-    let answer: Answer = if let known { known } else { await look(up: host) }
+    let answer: Answer = if let known { known } else { await lookUp(host) }
     switch answer {
     case .success(let addresses):
       let preferred = state.withLock { $0.preferred[host] }
@@ -97,7 +97,7 @@ final class NameLookups: Sendable {
 
   // MARK: One lookup
 
-  private func look(up host: String) async -> Answer {
+  private func lookUp(_ host: String) async -> Answer {
     let number = state.withLock { state in
       state.number += 1
       return state.number

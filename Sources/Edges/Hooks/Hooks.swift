@@ -123,7 +123,7 @@ public final class Hooks: Sendable {
   }
 
   private func ended(_ id: UInt64, _ hook: Hook, _ event: Event, _ report: Run.Report) {
-    say(hook, event, report)
+    log(hook, event, report)
     state.withLock { state in
       state.running[id] = nil
       state.results[report.result, default: 0] += 1
@@ -131,7 +131,7 @@ public final class Hooks: Sendable {
     }
   }
 
-  private func say(_ hook: Hook, _ event: Event, _ report: Run.Report) {
+  private func log(_ hook: Hook, _ event: Event, _ report: Run.Report) {
     var metadata: Logger.Metadata = ["event": "\(event.type.rawValue)", "command": "\(hook.command.first ?? "")"]
     if let account = event.account { metadata["account"] = "\(account)" }
     let output = String(decoding: report.output, as: UTF8.self)

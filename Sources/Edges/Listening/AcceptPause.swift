@@ -23,7 +23,7 @@ public final class AcceptPause: ChannelInboundHandler {
     guard let error = error as? IOError else { return context.fireErrorCaught(error) }
     // A client that hung up; others may be waiting.
     guard end == nil, error.errnoCode != ECONNABORTED else { return }
-    tell(error.errnoCode)
+    log(error.errnoCode)
     let channel = context.channel
     // A socket whose accept failed is still waited for, whether or not anybody asks to read.
     try? channel.syncOptions?.setOption(.autoRead, value: false)
@@ -38,7 +38,7 @@ public final class AcceptPause: ChannelInboundHandler {
     end = nil
   }
 
-  private func tell(_ code: CInt) {
+  private func log(_ code: CInt) {
     let now = NIODeadline.now()
     guard now >= quietUntil else { return }
     quietUntil = now + Self.quiet

@@ -29,17 +29,17 @@ public struct ConnectRates: Sendable {
   }
 
   /// Counts a connection of the user. False: the user is over the limit.
-  public mutating func take(_ user: UInt32, at now: NIODeadline) -> Bool {
+  public mutating func acquire(_ user: UInt32, at now: NIODeadline) -> Bool {
     guard let known = allowances[user] else {
       if allowances.count >= Self.mostUsers, now - cleaned >= Self.cleaning { removeIdle(at: now) }
-      guard allowances.count < Self.mostUsers else { return Self.take(from: &further, perSecond, now) }
+      guard allowances.count < Self.mostUsers else { return Self.acquire(from: &further, perSecond, now) }
       var allowance = Allowance(left: Double(perSecond) * Self.burst, at: now)
       defer { allowances[user] = allowance }
-      return Self.take(from: &allowance, perSecond, now)
+      return Self.acquire(from: &allowance, perSecond, now)
     }
     var allowance = known
     defer { allowances[user] = allowance }
-    return Self.take(from: &allowance, perSecond, now)
+    return Self.acquire(from: &allowance, perSecond, now)
   }
 
   /// The connection is not counted after all.
@@ -53,7 +53,7 @@ public struct ConnectRates: Sendable {
     allowances = allowances.filter { now - $0.value.at < .nanoseconds(Int64(Self.burst * 1e9)) }
   }
 
-  private static func take(from allowance: inout Allowance, _ perSecond: Int, _ now: NIODeadline) -> Bool {
+  private static func acquire(from allowance: inout Allowance, _ perSecond: Int, _ now: NIODeadline) -> Bool {
     let seconds = Double(max(0, (now - allowance.at).nanoseconds)) / 1e9
     let rate = Double(perSecond)
     allowance = Allowance(left: min(rate * burst, allowance.left + seconds * rate), at: now)

@@ -12,7 +12,7 @@ public struct Refusals: Sendable {
   public init() {}
 
   /// The number of unreported refusals before it, if this one must be reported; nil: not now.
-  public mutating func refused(at now: NIODeadline) -> Int? { lines.take(at: Duration(now)) }
+  public mutating func refused(at now: NIODeadline) -> Int? { lines.acquire(at: Duration(now)) }
 
   /// The number of unreported refusals when a report is due; nil: none, or not yet.
   public mutating func due(at now: NIODeadline) -> Int? { lines.due(at: Duration(now)) }

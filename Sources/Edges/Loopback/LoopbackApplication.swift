@@ -198,7 +198,7 @@ public final class HTTPSession: Session {
     return nil
   }
 
-  public func decided() { entrance.withLock { $0.take() }?.leave() }
+  public func decided() { entrance.withLock { $0.take() }?.release() }
 
   public var isReading: Bool { exchange?.isOpen ?? true }
   public func notify(method: String, params: JSON) -> Bool { false }

@@ -229,7 +229,7 @@ final class CommitQueue: @unchecked Sendable {
     guard let writer else { return all(.closed) }
     do {
       let (results, told) = try commit(jobs, writer)
-      note(jobs, results)
+      record(jobs, results)
       observers.changed(told)
       return results
     } catch let failure as SessionFailure where failure.mayConcernOneCommit && jobs.count > 1 {
@@ -304,7 +304,7 @@ final class CommitQueue: @unchecked Sendable {
     return intents
   }
 
-  private func note(_ jobs: [Job], _ results: [Result<Leasing?, StoreError>]) {
+  private func record(_ jobs: [Job], _ results: [Result<Leasing?, StoreError>]) {
     for (job, result) in zip(jobs, results) {
       if case .success(.granted(let lease, _)) = result { held.withLock { $0[lease.account] = lease } }
       guard case .commit(let changes) = job.work, case .success = result else { continue }

@@ -125,7 +125,7 @@ final class Keeper: @unchecked Sendable {
   }
 
   /// Notifies the other brokers after the commit, in a transaction that is not flushed.
-  func tell(_ reports: Set<Report>) {
+  func notify(_ reports: Set<Report>) {
     guard !reports.isEmpty else { return }
     let isFirst = shared.withLock { shared in
       defer { shared.waiting.formUnion(reports) }

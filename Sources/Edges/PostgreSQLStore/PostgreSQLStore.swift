@@ -75,13 +75,13 @@ public final class PostgreSQLStore: Store {
       return try registered.register(session, group: group, until: deadline)
     }
     queue.observers = .init(
-      changed: { [weak keeper] in keeper?.tell($0) }, copied: { [weak keeper] in keeper?.foundCopy() })
+      changed: { [weak keeper] in keeper?.notify($0) }, copied: { [weak keeper] in keeper?.foundCopy() })
     keeper.onTimeline = { [weak queue] timeline in queue?.connected(to: timeline) }
     // Before anything is loaded: a change after this is heard of.
     try await keeper.start()
-    keeper.tell(Set(freed.map { Report(.account, $0) }))
+    keeper.notify(Set(freed.map { Report(.account, $0) }))
     let store = PostgreSQLStore(own, queue, keeper, writer, registered, changes, notices)
-    try await store.takeOwn()
+    try await store.adoptOwn()
     return store
   }
 
@@ -96,7 +96,7 @@ public final class PostgreSQLStore: Store {
 
   /// Looks which accounts are this machine's own; the others, of the time before, move to the shared database unless it
   /// has a newer state of them.
-  private func takeOwn() async throws(StoreError) {
+  private func adoptOwn() async throws(StoreError) {
     let state = try await own.load()
     var attended: [StoredAccount] = []
     local.withLock { local in
@@ -191,7 +191,7 @@ public final class PostgreSQLStore: Store {
     queue.held.withLock { if $0[lease.account] == lease { $0[lease.account] = nil } }
     // It ends by itself otherwise.
     guard let answer = try? await keeper.ask(writer.release(lease)), !answer.rows.isEmpty else { return }
-    keeper.tell([Report(.account, lease.account.rawValue)])
+    keeper.notify([Report(.account, lease.account.rawValue)])
   }
 
   func isLocal(_ account: AccountName) -> Bool { local.withLock { $0.accounts.contains(account) } }

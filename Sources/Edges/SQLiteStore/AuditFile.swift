@@ -38,7 +38,7 @@ public final class AuditFile: AuditStore {
   public func write(_ records: [AuditRecord], most: Int) async throws(StoreError) {
     _ = try await writing { db, counts in
       for record in records where try record.put(in: db) { counts.add(record.refuser.map(AuditCounts.Refuser.init), 1) }
-      return try counts.forgetExcess(over: most, in: db)
+      return try counts.removeExcess(over: most, in: db)
     }
   }
 
@@ -47,13 +47,13 @@ public final class AuditFile: AuditStore {
     return try await reading { try $0.rows(sql, arguments).compactMap(AuditRecord.init) }
   }
 
-  public func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
+  public func removeRecords(before moment: Timestamp, most: Int) async throws(StoreError) {
     var isMore = true
     while isMore {
       isMore = try await writing { db, counts in
         try db.execute("DELETE FROM audit WHERE last < ?", [.integer(moment.milliseconds)])
         if db.changes > 0 { counts = try AuditCounts(db) }
-        return try counts.forgetExcess(over: most, in: db)
+        return try counts.removeExcess(over: most, in: db)
       }
     }
   }

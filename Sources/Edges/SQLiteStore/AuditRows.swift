@@ -15,7 +15,7 @@ extension AuditCounts {
   /// Deletes the oldest records of each refuser that is over its share.
   ///
   /// - Returns: whether more remain to be deleted.
-  mutating func forgetExcess(over most: Int, in db: Database) throws -> Bool {
+  mutating func removeExcess(over most: Int, in db: Database) throws -> Bool {
     var room = AuditFile.forgottenAtOnce
     for (refuser, count) in AuditShares(most: most).excess(of: self) {
       try db.execute(

@@ -55,7 +55,7 @@ extension SQLiteStore {
   public func loadRest() async throws(StoreError) -> StoredState {
     var state = try await salvaging { () throws(StoreError) in try await self.reading(StoredState.readRest) }
     await keepNote(of: state.setAside)
-    for one in home.withLock({ $0.rescued }) { state.take(one.rest) }
+    for one in home.withLock({ $0.rescued }) { state.merge(one.rest) }
     return state
   }
 
@@ -98,7 +98,7 @@ extension SQLiteStore {
     }
   }
 
-  func forgetSetAside(_ isMeant: (SetAsideRow) -> Bool) {
+  func removeSetAside(_ isMeant: (SetAsideRow) -> Bool) {
     unreadable.withLock { rows in
       for name in rows.found.filter({ isMeant($0.value) }).keys {
         rows.found[name] = nil

@@ -283,14 +283,14 @@ public final class SQLiteStore: Store {
     home.withLock { $0.commits.committed(sealer) }
     try home.withLock { $0.files }?.examine()
     try examineDatabase()
-    forget(rescued)
+    removeRescued(rescued)
     opening.onWritePoint?(.committed)
-    takeLogIn(database)
+    checkpointGrownLog(database)
   }
 
   /// Checkpoints a grown log. SQLite would do so within any commit, and another program's write during a commit could
   /// not be distinguished from that.
-  private func takeLogIn(_ database: SQLiteConnection) {
+  private func checkpointGrownLog(_ database: SQLiteConnection) {
     guard opening.log.pages >= Self.logLimit else { return }
     // If the disk is full, or the database is read, the log grows, and it is tried again.
     try? database.use { try $0.checkpoint(.passive) }

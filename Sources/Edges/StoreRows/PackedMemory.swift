@@ -47,7 +47,7 @@ package final class PackedMemory: Sendable {
         open[size, default: []].append(block)
       }
       guard let block = open[size]?.last else { return nil }
-      let index = block.take()
+      let index = block.allocate()
       if block.isFull { open[size]?.removeLast() }
       return (block, index)
     }
@@ -98,7 +98,7 @@ extension PackedMemory {
     var isEmpty: Bool { free.count == Int(untouched) }
     var room: Int { (free.count + Int(slots - untouched)) * slotSize }
 
-    func take() -> UInt32 {
+    func allocate() -> UInt32 {
       if let index = free.popLast() { return index }
       defer { untouched += 1 }
       return untouched

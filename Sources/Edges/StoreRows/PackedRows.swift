@@ -160,7 +160,7 @@ package struct PackedColumns {
 
   /// The next column.
   package mutating func next() -> ColumnValue {
-    switch take() {
+    switch nextValue() {
     case .null: .null
     case .integer(let integer): .integer(integer)
     case .text(let range): .text(String(decoding: bytes[range], as: UTF8.self))
@@ -170,7 +170,7 @@ package struct PackedColumns {
 
   /// False: it is NULL.
   package mutating func skip() -> Bool {
-    if case .null = take() { false } else { true }
+    if case .null = nextValue() { false } else { true }
   }
 
   private enum Value {
@@ -180,7 +180,7 @@ package struct PackedColumns {
     case blob(Range<Int>)
   }
 
-  private mutating func take() -> Value {
+  private mutating func nextValue() -> Value {
     guard offset < bytes.count, let kind = Kind(rawValue: bytes[offset]) else { return .null }
     offset += 1
     switch kind {

@@ -52,13 +52,13 @@ public struct DescriptorStore: Sendable {
     if !isTaken { close(copy) }
   }
 
-  /// ``forget(_:)`` in the order of ``keepSoon(_:as:)``.
-  public func forgetSoon(_ name: String) {
-    queue.add(atMost: Self.pendingLimit) { forget(name) }
+  /// ``remove(_:)`` in the order of ``keepSoon(_:as:)``.
+  public func removeSoon(_ name: String) {
+    queue.add(atMost: Self.pendingLimit) { remove(name) }
   }
 
   /// Makes the manager close its copy of the descriptor with this name.
-  public func forget(_ name: String) {
+  public func remove(_ name: String) {
     _ = send("FDSTOREREMOVE=1\nFDNAME=\(Self.prefix)\(name)", [])
   }
 }

@@ -40,7 +40,7 @@ public enum ListenFDs {
   /// child takes them for its own. Empty without any.
   ///
   /// Call once, before other threads run: it changes the environment.
-  public static func take() throws(Failure) -> [Listener] {
+  public static func inherited() throws(Failure) -> [Listener] {
     var names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
     let count = sd_listen_fds_with_names(1, &names)
     defer { release(names) }

@@ -84,7 +84,7 @@ public final class FileDisk: TokenFileDisk {
       watch.remove(place)
       do throws(TokenFileFailure) {
         guard let folder = try? Folder(of: place.path, own: own, isMade: false) else { return nil }
-        if let member = place.member { try folder.take(member) } else { try folder.remove() }
+        if let member = place.member { try folder.remove(member) } else { try folder.remove() }
         return nil
       } catch {
         return error
@@ -307,7 +307,7 @@ private final class Folder {
     }
   }
 
-  func take(_ member: TokenFile.Member) throws(TokenFileFailure) {
+  func remove(_ member: TokenFile.Member) throws(TokenFileFailure) {
     unlinkat(aside.folder, aside.name, 0)
     guard try read() != nil else { return }
     _ = try change { bytes in

@@ -78,12 +78,12 @@ final class FileWatch: Sendable {
       let count = Glibc.read(descriptor, &buffer, buffer.count)
       if count < 0, errno == EINTR { continue }
       guard count > 0 else { break }
-      state.withLock { Self.take(buffer[..<count], &$0) }
+      state.withLock { Self.handle(buffer[..<count], &$0) }
     }
     reportSoon()
   }
 
-  private static func take(_ events: ArraySlice<UInt8>, _ state: inout State) {
+  private static func handle(_ events: ArraySlice<UInt8>, _ state: inout State) {
     let header = MemoryLayout<inotify_event>.size
     var rest = events
     while rest.count >= header {

@@ -69,16 +69,16 @@ final class LiveEvents: Session {
 
   func notify(method: String, params: JSON) -> Bool {
     guard exchange.isOpen else { return false }
-    tell(isUrgent: !Self.later.contains(params["type"]?.string ?? ""))
+    signal(isUrgent: !Self.later.contains(params["type"]?.string ?? ""))
     return true
   }
 
   /// Something of the page itself has changed.
   func poke() {
-    if exchange.isOpen { tell(isUrgent: true) }
+    if exchange.isOpen { signal(isUrgent: true) }
   }
 
-  private func tell(isUrgent: Bool) {
+  private func signal(isUrgent: Bool) {
     if isUrgent { self.isUrgent.store(true, ordering: .releasing) }
     guard !isBlocked.exchange(true, ordering: .acquiringAndReleasing) else { return }
     exchange.loop.execute { [self] in

@@ -11,7 +11,7 @@ enum FullProgram {
   ///
   /// - Parameter connection: one on which the request of this command was sent.
   static func run(leaving connection: Int32?) -> Never {
-    guard let path = place(of: own) else { Output.fail("/proc is not there to say where the rest of it is") }
+    guard let path = location(of: own) else { Output.fail("/proc is not there to say where the rest of it is") }
     LeftConnection.leave(connection)
     execv(path, CommandLine.unsafeArgv)
     Output.fail("cannot run \(path): \(String(cString: strerror(errno)))\n  Install grantd again.")
@@ -19,7 +19,7 @@ enum FullProgram {
 
   /// An installed front is `PREFIX/bin/grantctl`, and the full program `PREFIX/lib/grantd/grantctl`. In a build folder both
   /// are in one folder under different names. No environment has a say in it, for it may be another's (sudo(8)).
-  static func place(of own: String?) -> String? {
+  static func location(of own: String?) -> String? {
     guard let own, own.first == "/" else { return nil }
     let parts = own.split(separator: "/")
     let folder = parts.dropLast()

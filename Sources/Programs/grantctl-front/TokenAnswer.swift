@@ -37,18 +37,18 @@ private struct AnswerScanner {
     while current == 0x20 || current == 0x0A || current == 0x0D || current == 0x09 { index += 1 }
   }
 
-  private mutating func take(_ byte: UInt8) -> Bool {
+  private mutating func consume(_ byte: UInt8) -> Bool {
     guard current == byte else { return false }
     index += 1
     return true
   }
 
   private mutating func string() -> String? {
-    guard take(UInt8(ascii: "\"")) else { return nil }
+    guard consume(UInt8(ascii: "\"")) else { return nil }
     let start = index
     while current >= 0x20, current < 0x7F, current != UInt8(ascii: "\""), current != UInt8(ascii: "\\") { index += 1 }
     let end = index
-    guard take(UInt8(ascii: "\"")) else { return nil }
+    guard consume(UInt8(ascii: "\"")) else { return nil }
     return line.withUnsafeBufferPointer { bytes in
       String(decoding: UnsafeBufferPointer(rebasing: bytes[start..<end]), as: UTF8.self)
     }
@@ -56,7 +56,7 @@ private struct AnswerScanner {
 
   /// Without a fraction, an exponent or a leading zero.
   private mutating func integer() -> Bool {
-    _ = take(UInt8(ascii: "-"))
+    _ = consume(UInt8(ascii: "-"))
     let start = index
     while current >= 0x30, current <= 0x39 { index += 1 }
     let count = index - start
@@ -68,7 +68,7 @@ private struct AnswerScanner {
     skipSpace()
     guard let name = string() else { return nil }
     skipSpace()
-    guard take(UInt8(ascii: ":")) else { return nil }
+    guard consume(UInt8(ascii: ":")) else { return nil }
     skipSpace()
     return name
   }
@@ -76,13 +76,13 @@ private struct AnswerScanner {
   /// After a value: true if another follows, false at the end, nil otherwise.
   private mutating func another(_ end: UInt8) -> Bool? {
     skipSpace()
-    if take(UInt8(ascii: ",")) { return true }
-    return take(end) ? false : nil
+    if consume(UInt8(ascii: ",")) { return true }
+    return consume(end) ? false : nil
   }
 
   mutating func envelope() -> Bool {
     skipSpace()
-    guard take(UInt8(ascii: "{")) else { return false }
+    guard consume(UInt8(ascii: "{")) else { return false }
     var (isVersioned, isIdentified, hasResult) = (false, false, false)
     while true {
       switch name() {
@@ -90,7 +90,7 @@ private struct AnswerScanner {
         guard !isVersioned, string() == "2.0" else { return false }
         isVersioned = true
       case "id":
-        guard !isIdentified, take(UInt8(ascii: "1")) else { return false }
+        guard !isIdentified, consume(UInt8(ascii: "1")) else { return false }
         isIdentified = true
       case "result":
         guard !hasResult, result() else { return false }
@@ -105,7 +105,7 @@ private struct AnswerScanner {
   }
 
   private mutating func result() -> Bool {
-    guard take(UInt8(ascii: "{")) else { return false }
+    guard consume(UInt8(ascii: "{")) else { return false }
     while true {
       guard let name = name(), member(name) else { return false }
       guard let more = another(UInt8(ascii: "}")) else { return false }
@@ -148,9 +148,9 @@ private struct AnswerScanner {
   }
 
   private mutating func texts() -> Bool {
-    guard take(UInt8(ascii: "[")) else { return false }
+    guard consume(UInt8(ascii: "[")) else { return false }
     skipSpace()
-    if take(UInt8(ascii: "]")) { return true }
+    if consume(UInt8(ascii: "]")) { return true }
     while true {
       skipSpace()
       guard string() != nil, let more = another(UInt8(ascii: "]")) else { return false }

@@ -61,7 +61,7 @@ struct Grantctl: AsyncParsableCommand {
 
   static func main() async {
     let given = Array(CommandLine.arguments.dropFirst())
-    if let names = CompletionNames(given, in: .ofProcess()) { return names.say(given) }
+    if let names = CompletionNames(given, in: .ofProcess()) { return names.show(given) }
     let arguments = GlobalOptions.moved(given)
     CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
     ProcessFront.begin()

@@ -48,7 +48,7 @@ struct Daemon: Sendable {
     let lock = userLock
     let locked = LockedKey(folder: places.stateFolder(settings))
     if lock != nil, locked.isLocked {
-      _ = kept.forgetRest()
+      _ = kept.removeRest()
       return try await LockedServing(key: locked, again: again, notifier: notifier, logger: logger)
         .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
     }
@@ -119,7 +119,7 @@ struct Daemon: Sendable {
     await http.open(settings, broker, loopback)
     if let lock { await broker.locks(with: lock) }
     if lock != nil { desktop.begin(broker, settings) }
-    let rest = kept.forgetRest()
+    let rest = kept.removeRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onLoss { kill(getpid(), SIGTERM) }
     await broker.onSummary { [notifier] in notifier.status($0) }
@@ -173,7 +173,7 @@ struct Daemon: Sendable {
         metadata: ["hint": "Look whether the disk of the state folder hangs."])
     }
     if failure == nil, let lock, lock.isWanted {
-      kept.forgetAll()
+      kept.removeAll()
       _ = locked.removeKeyFile()
       again.perform(logger)
     }
@@ -216,7 +216,7 @@ struct Daemon: Sendable {
 
   private func inheritedSockets() throws -> [ListenFDs.Listener] {
     do throws(ListenFDs.Failure) {
-      return try ListenFDs.take()
+      return try ListenFDs.inherited()
     } catch {
       throw DaemonFailure(message: error.description, hint: "Check the .socket unit.", status: 1)
     }

@@ -28,9 +28,9 @@ final class KeptDescriptors: Sendable {
   func keeper(_ listener: String) -> SocketKeeper {
     @Sendable func full(_ name: String) -> String { name == SocketKeeper.only ? listener : "\(listener)-\(name)" }
     return SocketKeeper(
-      earlier: { [self] name in take(full(name)) },
+      earlier: { [self] name in claim(full(name)) },
       keep: { [self] descriptor, name in keep(descriptor, as: full(name)) },
-      forget: { [self] name in forget(full(name)) })
+      forget: { [self] name in remove(full(name)) })
   }
 
   /// For connections of units that wait for a credential. Their names are of this process, so that no two are the same.
@@ -40,7 +40,7 @@ final class KeptDescriptors: Sendable {
     let next = Mutex(0)
     return CredentialServer.Waiting(
       earlier: names.compactMap { name in
-        take(name).map { .init(descriptor: $0, letGo: { [store] in store.forgetSoon(name) }) }
+        claim(name).map { .init(descriptor: $0, letGo: { [store] in store.removeSoon(name) }) }
       },
       keep: { [self] descriptor in
         let number = next.withLock { number in
@@ -53,7 +53,7 @@ final class KeptDescriptors: Sendable {
         kept.withLock { _ = $0.insert(name) }
         return { [self] in
           kept.withLock { _ = $0.remove(name) }
-          store.forgetSoon(name)
+          store.removeSoon(name)
         }
       })
   }
@@ -61,25 +61,25 @@ final class KeptDescriptors: Sendable {
   /// Closes unused sockets, here and in the store: they would hold a port or a file that is no longer needed.
   ///
   /// - Returns: their names.
-  func forgetRest() -> [String] {
+  func removeRest() -> [String] {
     let rest = left.withLock { left in
       defer { left = [:] }
       return left
     }
     for (name, descriptor) in rest {
-      store.forget(name)
+      store.remove(name)
       close(descriptor)
     }
     return rest.keys.sorted()
   }
 
   /// Makes the manager close all that this process left: a process that does not listen there follows.
-  func forgetAll() {
+  func removeAll() {
     let names = kept.withLock { kept in
       defer { kept = [] }
       return kept
     }
-    for name in names { store.forget(name) }
+    for name in names { store.remove(name) }
   }
 
   private func keep(_ descriptor: Int32, as name: String) -> Bool {
@@ -88,10 +88,10 @@ final class KeptDescriptors: Sendable {
     return true
   }
 
-  private func forget(_ name: String) {
+  private func remove(_ name: String) {
     kept.withLock { _ = $0.remove(name) }
-    store.forget(name)
+    store.remove(name)
   }
 
-  private func take(_ name: String) -> Int32? { left.withLock { $0.removeValue(forKey: name) } }
+  private func claim(_ name: String) -> Int32? { left.withLock { $0.removeValue(forKey: name) } }
 }

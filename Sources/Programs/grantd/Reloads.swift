@@ -50,7 +50,7 @@ struct Reloads: Reloader {
     configuration.warnings += broker.enforce(configuration, for: caller)
     let change = order.accept(turn) { [configuration] in
       let edges = await apply(new)
-      return await broker.settle(configuration, edges)
+      return await broker.finishReload(configuration, edges)
     }
     return await change.value
   }

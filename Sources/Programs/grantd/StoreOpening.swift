@@ -37,7 +37,7 @@ struct StoreOpening {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
       let keys = try keys()
-      if places.instance == .user { LockedKey(folder: folder).forgetOther(than: keys.key) }
+      if places.instance == .user { LockedKey(folder: folder).removeOther(than: keys.key) }
       let onMigration: @Sendable (Int, Int) -> Void = { [notifier] step, all in
         notifier.status("preparing the database: step \(step) of \(all)")
         notifier.extendTimeout(by: Daemon.stepTime)

@@ -16,7 +16,7 @@ import Testing
   private func allowed(_ question: PendingReleases.Question, for span: Duration?, calls: Int?) -> PendingReleases {
     var releases = PendingReleases()
     let hasBegun = releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60))
-    let taken = releases.take(true, on: "a", for: span, calls: calls, from: person, at: .zero)
+    let taken = releases.decide(true, on: "a", for: span, calls: calls, from: person, at: .zero)
     #expect(hasBegun && taken == .accepted)
     return releases
   }
@@ -61,7 +61,7 @@ import Testing
         "a", question("GET https://h/"), of: asker, rule: "r", from: .zero, until: .seconds(9))
       #expect(hasBegun)
       let approver = Principal.process(Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: unit))
-      return releases.take(true, on: "a", for: nil, from: approver, at: .zero)
+      return releases.decide(true, on: "a", for: nil, from: approver, at: .zero)
     }
     #expect(answer(unit: "agent.service") == .ownRequest)
     #expect(answer(unit: "session-3.scope") == .accepted && answer(unit: nil) == .accepted)

@@ -22,7 +22,7 @@ import Testing
     _ trail: AuditTrail, _ times: Int, _ refuser: AuditSubject, uid: UInt32 = 1000, from first: Int = 0
   ) {
     for number in first..<(first + times) {
-      trail.note(
+      trail.record(
         AuditEntry(
           action: .release, method: "token.get", account: "work",
           who: .init(uid: uid, unit: "user@\(uid).service", userUnit: "a\(number).service"), result: "not_permitted"),
@@ -64,7 +64,7 @@ import Testing
     _ trail: AuditTrail, _ times: Int, uid: UInt32 = 1000, from first: Int = 0, to account: String = "work"
   ) {
     for number in first..<(first + times) {
-      trail.note(
+      trail.record(
         AuditEntry(
           action: .release, method: "token.get", account: account,
           who: .init(uid: uid, unit: "user@\(uid).service", userUnit: "a\(number).service")),
@@ -86,7 +86,7 @@ import Testing
     release(trail, 100, uid: 100_001, from: 0, to: "home")
     #expect(await written(trail).count == AuditPrograms.perUser + 3)
     // Another user has records of its own, and a minute later there are new ones.
-    trail.note(
+    trail.record(
       AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
       refuser: AuditSubject(eventsOf: .unit("x.service", user: 1001)))
     #expect(await written(trail).count == AuditPrograms.perUser + 4)
@@ -101,7 +101,7 @@ import Testing
     for number in 0..<2 * Limit.auditLogLines { release(trail, 1, from: 0, to: "a\(number)") }
     _ = await written(trail)
     #expect(journal.all.count == Limit.auditLogLines)
-    trail.note(
+    trail.record(
       AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
       refuser: AuditSubject(eventsOf: .user(1001)))
     _ = await written(trail)
@@ -142,13 +142,13 @@ import Testing
   func others() async {
     let trail = trail()
     let release = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1))
-    trail.note(release)
+    trail.record(release)
     refuse(trail, 100, AuditSubject(.root, isNamed: false), uid: 0)
     refuse(trail, 100, AuditSubject(.owner, isNamed: false), uid: 7000)
     for uid in 1...30 as ClosedRange<UInt32> {
       refuse(trail, 100, AuditSubject(.user(uid), isNamed: true), uid: uid)
     }
-    trail.note(release)
+    trail.record(release)
     let records = await written(trail)
     #expect(records.first?.entry == release && records.first?.count == 2)
     #expect(records.count { $0.entry.who.uid == 0 } == 100 && records.count { $0.entry.who.uid == 7000 } == 100)
@@ -171,7 +171,7 @@ import Testing
       last?.hasSuffix("more refusals are only in the audit trail: `grantctl audit --refused`") == true, "\(last ?? "")"
     )
     let count = journal.all.count
-    trail.note(AuditEntry(action: .logout, method: "account.logout", account: "work", who: .init(uid: 1)))
+    trail.record(AuditEntry(action: .logout, method: "account.logout", account: "work", who: .init(uid: 1)))
     _ = await written(trail)
     #expect(journal.all.count == count + 1, "events are logged all the same")
   }
@@ -182,11 +182,11 @@ import Testing
     let who = AuditCaller(
       uid: 1000, unit: "user@1000.service", userUnit: "a\u{1B}[31m\u{202E}.service", executable: "/tmp/\u{9B}x")
     for method in ["token.get", "account.get"] {
-      trail.note(
+      trail.record(
         AuditEntry(action: .use, method: method, account: "\u{2028}", who: who, result: "not_permitted"),
         refuser: .unknown)
     }
-    trail.note(AuditEntry(action: .use, method: "token.get", who: .init(uid: 1, executable: "/a\u{1B}/\u{1B}c")))
+    trail.record(AuditEntry(action: .use, method: "token.get", who: .init(uid: 1, executable: "/a\u{1B}/\u{1B}c")))
     _ = await written(trail)
     #expect(journal.all.count == 3)
     for line in journal.all {
@@ -222,10 +222,10 @@ import Testing
   func budget() {
     var budget = LogBudget(30)
     let start = Duration.seconds(1000)
-    #expect((0..<50).map { _ in budget.take(at: start) }.compactMap { $0 } == Array(repeating: 0, count: 30))
+    #expect((0..<50).map { _ in budget.acquire(at: start) }.compactMap { $0 } == Array(repeating: 0, count: 30))
     #expect(budget.due(at: start) == nil && budget.omitted == 20)
-    #expect(budget.take(at: start + .seconds(2)) == 20)
-    #expect(budget.take(at: start + .seconds(2)) == nil)
+    #expect(budget.acquire(at: start + .seconds(2)) == 20)
+    #expect(budget.acquire(at: start + .seconds(2)) == nil)
     #expect(budget.due(at: start + .seconds(10)) == 1 && budget.due(at: start + .seconds(10)) == nil)
   }
 }

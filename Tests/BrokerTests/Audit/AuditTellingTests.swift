@@ -30,7 +30,7 @@ import Testing
       (3000, nil), (3000, nil), (3000, "\(refusal) (12120 times)"),
     ]
     for (more, line) in counts {
-      for _ in 1...more { trail.note(entry("not_permitted")) }
+      for _ in 1...more { trail.record(entry("not_permitted")) }
       clock.advance(.seconds(30))
       await trail.flush()
       if let line { told.append(line) }
@@ -44,10 +44,10 @@ import Testing
   func others() async {
     let trail = trail()
     for _ in 1...2 {
-      for _ in 1...50 { trail.note(entry("ok")) }
+      for _ in 1...50 { trail.record(entry("ok")) }
       await trail.flush()
     }
-    trail.note(entry(AuditEntry.notDelivered))
+    trail.record(entry(AuditEntry.notDelivered))
     await trail.flush()
     #expect(
       journal.all.map(\.text) == [

@@ -318,7 +318,7 @@ import Testing
 
   private func taken(_ rates: CallerRates, _ who: AuditCaller, of wanted: Int = 1000) -> Int {
     var count = 0
-    while count < wanted, rates.take(who, of: Holder(uid: who.uid ?? 0)) == nil { count += 1 }
+    while count < wanted, rates.acquire(who, of: Holder(uid: who.uid ?? 0)) == nil { count += 1 }
     return count
   }
 
@@ -327,7 +327,7 @@ import Testing
     let rates = rates()
     let who = AuditCaller(uid: 1000)
     #expect(taken(rates, who) == 20)
-    let wait = try #require(rates.take(who, of: Holder(uid: who.uid ?? 0)))
+    let wait = try #require(rates.acquire(who, of: Holder(uid: who.uid ?? 0)))
     #expect(wait <= .milliseconds(100))
     clock.advance(wait + .milliseconds(1))
     #expect(taken(rates, who) == 1)
@@ -342,15 +342,15 @@ import Testing
     let rates = rates()
     let (attacker, other) = (AuditCaller(uid: 1000, unit: "a.service"), AuditCaller(uid: 1000, unit: "b.service"))
     for _ in 1...4 {
-      #expect(rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil)
+      #expect(rates.acquire(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil)
       rates.refused(attacker)
     }
-    #expect(rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) != nil)
+    #expect(rates.acquire(attacker, of: Holder(uid: attacker.uid ?? 0)) != nil)
     for _ in 1...1000 { rates.refused(attacker) }
     #expect(taken(rates, other) == 20)
     clock.advance(.seconds(2) + .milliseconds(200))
     #expect(
-      rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil, "after at most a burst of debt it may go on")
+      rates.acquire(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil, "after at most a burst of debt it may go on")
   }
 
   @Test("More programs do not give a user a larger share, except for a few; root and other users are separate")
@@ -374,10 +374,10 @@ import Testing
   @Test("Callers are forgotten once they are quiet, and too many share")
   func bounded() {
     let rates = rates()
-    for uid in 0..<UInt32(Limit.callerRates + 100) { _ = rates.take(.init(uid: uid), of: Holder(uid: uid)) }
+    for uid in 0..<UInt32(Limit.callerRates + 100) { _ = rates.acquire(.init(uid: uid), of: Holder(uid: uid)) }
     #expect(rates.count <= Limit.callerRates + 1)
     clock.advance(.seconds(10))
-    _ = rates.take(.init(uid: 1_000_000), of: .user(7))
+    _ = rates.acquire(.init(uid: 1_000_000), of: .user(7))
     #expect(rates.count == 1)
   }
 

@@ -77,7 +77,7 @@ import Testing
     let (rig, sent) = try await sent()
     let calls = rig.broker.tokens.calls
     var call = sent.call
-    if test.isFresh { _ = call.renewed.takesToken() }
+    if test.isFresh { _ = call.renewed.claimToken() }
     let response = HTTPResponse(
       status: test.status, headers: test.challenge.isEmpty ? [] : [.init("WWW-Authenticate", test.challenge)],
       body: Data(#"{"error":"\#(test.code)"}"#.utf8))
@@ -103,7 +103,7 @@ import Testing
   @Test("A call's token is renewed once")
   func once() {
     var renewed = APICall.Renewed()
-    let tries = [renewed.takesToken(), renewed.takesToken(), renewed.takesToken()]
+    let tries = [renewed.claimToken(), renewed.claimToken(), renewed.claimToken()]
     #expect(tries == [true, false, false])
   }
 }

@@ -99,14 +99,14 @@ import Testing
     let end = rig.broker.runtime.clock.uptime + .seconds(60)
     var held: [ProviderCallLimiter.Permit] = []
     for user in 1...4 as ClosedRange<UInt32> {
-      for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(user), until: end)) }
+      for _ in 0..<Limit.callsPerHolder { held.append(try await places.acquire(name, for: .user(user), until: end)) }
     }
     let granted = Granted()
     var tasks: [Task<Void, any Error>] = []
     for user in 1...5 as ClosedRange<UInt32> {
       for _ in 0..<3 {
         tasks.append(
-          Task { granted.places.append((.user(user), try await places.take(name, for: .user(user), until: end))) })
+          Task { granted.places.append((.user(user), try await places.acquire(name, for: .user(user), until: end))) })
         await settle()
       }
     }

@@ -20,7 +20,7 @@ import Testing
       proofs: parts.proofs(accounts, providers), registrations: parts.registrations(accounts, providers))
     for packed in try await parts.store.accounts(after: nil, most: 10) {
       let loaded = AccountLoading.Loaded(packed: packed, grant: Grant(try packed.read(.moments), jitter: 0))
-      accounts.takeOver(loaded) { engine.place(packed.account, $0) }
+      accounts.takeOver(loaded) { engine.reschedule(packed.account, $0) }
     }
     parts.transport.answer(.token, TokenServer.rotating)
     parts.store.set(.hangs, concerning: isRenewal)

@@ -14,25 +14,25 @@ import Testing
 
   @Test("the latest unanswered request comes first, also next to accounts without a token") func unanswered() {
     var queue = RefreshQueue()
-    queue.place(account("a-none"), place(.min))
+    queue.insert(account("a-none"), place(.min))
     for (name, sent) in [("old", 10), ("new", 20), ("oldest", 5)] as [(String, Int64)] {
       var place = place(30, atRisk: true)
       place.unansweredSince = Timestamp(seconds: sent)
-      queue.place(account(name), place)
+      queue.insert(account(name), place)
     }
     #expect(queue.latestUnanswered == account("new"))
-    queue.forget(account("new"))
+    queue.remove(account("new"))
     #expect(queue.latestUnanswered == account("old"))
-    queue.place(account("old"), place(30))
+    queue.insert(account("old"), place(30))
     #expect(queue.latestUnanswered == account("oldest"))
   }
 
   @Test("Whom callers wait for comes first, in their order; then whose token ends first, if it may")
   func order() {
     var queue = RefreshQueue()
-    queue.place(account("late"), place(30))
-    queue.place(account("soon"), place(10))
-    queue.place(account("safe"), place(20, canLose: false))
+    queue.insert(account("late"), place(30))
+    queue.insert(account("soon"), place(10))
+    queue.insert(account("safe"), place(20, canLose: false))
     #expect(queue.next(.all) { _ in true }?.account == account("soon"))
     #expect(queue.next(.withoutLoss) { _ in true }?.account == account("safe"))
     #expect(queue.next(.none) { _ in true } == nil)
@@ -52,8 +52,8 @@ import Testing
   @Test("An account whose last failure was the provider's comes after other wanted accounts")
   func stalledLater() {
     var queue = RefreshQueue()
-    for name in ["failing", "other"] { queue.place(account(name), place(5, due: false, stalled: true)) }
-    queue.place(account("due"), place(10))
+    for name in ["failing", "other"] { queue.insert(account(name), place(5, due: false, stalled: true)) }
+    queue.insert(account("due"), place(10))
     for name in ["failing", "good", "other"] { queue.want(account(name)) }
     var found: [AccountName] = []
     while let next = queue.next(.all, { _ in true }), next.isWanted {
@@ -72,15 +72,15 @@ import Testing
   @Test("A probe uses an account that can lose nothing, and one with the fewest failures")
   func probers() {
     var queue = RefreshQueue()
-    for number in 0..<5 { queue.place(account("a\(number)"), place(Int64(number), due: false, stalled: true)) }
-    queue.place(account("safe"), place(100, due: false, stalled: true, canLose: false))
-    queue.place(account("risk"), place(100, due: false, stalled: true, atRisk: true))
+    for number in 0..<5 { queue.insert(account("a\(number)"), place(Int64(number), due: false, stalled: true)) }
+    queue.insert(account("safe"), place(100, due: false, stalled: true, canLose: false))
+    queue.insert(account("risk"), place(100, due: false, stalled: true, atRisk: true))
     #expect(Set(queue.probers(withoutLossOnly: true).keys) == [account("safe")])
     #expect(Set(queue.probers(withoutLossOnly: false).keys) == [account("safe"), account("risk")])
     queue.probes[account("risk")] = 1
     #expect(Set(queue.probers(withoutLossOnly: false).keys) == [account("safe"), account("risk"), account("a0")])
     #expect(queue.isStalled(account("a3")))
-    queue.forget(account("a3"))
+    queue.remove(account("a3"))
     #expect(!queue.isStalled(account("a3")))
   }
 
@@ -88,7 +88,7 @@ import Testing
   func manyWanted() {
     var queue = RefreshQueue()
     for number in 0..<5000 { queue.want(account("a\(number)")) }
-    queue.place(account("stalled"), place(1, due: false, stalled: true))
+    queue.insert(account("stalled"), place(1, due: false, stalled: true))
     let probers = queue.probers(withoutLossOnly: false)
     #expect(probers.count == RefreshQueue.wantedProbers + 2 && probers[account("a7")] == .some(7))
     #expect(queue.stalledAccounts == [account("stalled")])
@@ -97,12 +97,12 @@ import Testing
   @Test("An account has one entry: its earlier one no longer counts")
   func replaced() {
     var queue = RefreshQueue()
-    queue.place(account("a"), place(10))
+    queue.insert(account("a"), place(10))
     #expect(
       queue.due.count + queue.dueWithoutLoss.count == 1 && queue.riskyCount == 1 && queue.resting == [account("a")])
-    queue.place(account("a"), place(10, good: false, canLose: false))
+    queue.insert(account("a"), place(10, good: false, canLose: false))
     #expect(queue.due.count + queue.dueWithoutLoss.count == 1 && queue.riskyCount == 0 && queue.resting.isEmpty)
-    queue.place(account("a"), place(10, due: false))
+    queue.insert(account("a"), place(10, due: false))
     #expect(queue.isEmpty)
   }
 }

@@ -140,7 +140,7 @@ import Testing
     let rig = try await rig()
     #expect(try await report(rig, 1, Self.attacker).generation == 2)
     for number in 0...Limit.cachedTokens {
-      rig.broker.accounts.cache.recipients.note("other\(number)", 1, to: Reporter(uid: 7))
+      rig.broker.accounts.cache.recipients.record("other\(number)", 1, to: Reporter(uid: 7))
     }
     #expect(try await report(rig, 2, Self.neighbour).generation == 3)
   }
@@ -148,15 +148,15 @@ import Testing
   @Test("Recipients say that they do not know where entries were dropped")
   func recipients() {
     let (recipients, ada, bob) = (TokenRecipients(), Reporter(uid: 1), Reporter(uid: 2))
-    for generation in 1...TokenRecipients.generations { recipients.note("a", Int64(generation), to: ada) }
+    for generation in 1...TokenRecipients.generations { recipients.record("a", Int64(generation), to: ada) }
     #expect(recipients.has("a", 1, ada) == true)
     #expect(recipients.has("a", 1, bob) == false && recipients.has("b", 1, bob) == false)
-    recipients.note("a", Int64(TokenRecipients.generations) + 1, to: ada)
+    recipients.record("a", Int64(TokenRecipients.generations) + 1, to: ada)
     #expect(recipients.has("a", 1, ada) == nil && recipients.has("a", 2, bob) == false)
-    recipients.note("a", 5, to: Reporter(uid: TokenRecipients.anyUser, unit: "mail.service"))
+    recipients.record("a", 5, to: Reporter(uid: TokenRecipients.anyUser, unit: "mail.service"))
     #expect(recipients.has("a", 5, Reporter(uid: 3, unit: "mail.service")) == true)
     #expect(recipients.has("a", 5, Reporter(uid: 3, unit: "user@3.service", userUnit: "mail.service")) == false)
-    for uid in 10..<UInt32(10 + TokenRecipients.callers) { recipients.note("a", 5, to: Reporter(uid: uid)) }
+    for uid in 10..<UInt32(10 + TokenRecipients.callers) { recipients.record("a", 5, to: Reporter(uid: uid)) }
     #expect(recipients.has("a", 5, ada) == true && recipients.has("a", 5, bob) == nil)
   }
 

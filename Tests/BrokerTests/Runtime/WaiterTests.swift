@@ -134,17 +134,17 @@ import Testing
     let name = try #require(ProviderName(rawValue: "example"))
     let until = await rig.broker.runtime.clock.uptime + .seconds(60)
     var held: [ProviderCallLimiter.Permit] = []
-    for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(1000), until: until)) }
+    for _ in 0..<Limit.callsPerHolder { held.append(try await places.acquire(name, for: .user(1000), until: until)) }
     let (before, session) = (await waiters.count, FakeSession(.user(1000)))
     let waiting = Task {
-      await rig.reason { _ = try await places.take(name, for: .user(1000), until: until, session: session) }
+      await rig.reason { _ = try await places.acquire(name, for: .user(1000), until: until, session: session) }
     }
     #expect(await eventually { await waiters.count == before + 1 })
     session.close()
     #expect(await waiting.value == .overloaded)
     #expect(await waiters.count == before)
     await held[0].release()
-    _ = try await places.take(name, for: .user(1000), until: until)
+    _ = try await places.acquire(name, for: .user(1000), until: until)
   }
 
   /// Asks as user 1000 until all of its share waits, and 50 more; then lets the provider answer.

@@ -176,7 +176,7 @@ import Testing
     #expect(
       await rig.reason { try await rig.call(TokenReportRejected.self, report, as: Self.feed) }
         == .temporarilyUnavailable)
-    sent.basis.note(rig.broker.cache.slot(of: account("work")))
+    sent.basis.record(rig.broker.cache.slot(of: account("work")))
     let (own, other) = (
       rig.router.forwardCache(for: .process(Self.feed)), rig.router.forwardCache(for: .process(.root))
     )

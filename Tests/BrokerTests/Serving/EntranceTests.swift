@@ -15,7 +15,7 @@ import Testing
     Task {
       guard await entrance.enter(holder) else { return }
       served.holders.withLock { $0.append(holder) }
-      entrance.leave()
+      entrance.release()
     }
     await settle()
   }
@@ -26,11 +26,11 @@ import Testing
     let served = Served()
     for unit in 0..<200 { await Self.ask(.unit("\(unit % 4).service", user: 1000), entrance, served) }
     await Self.ask(.user(1001), entrance, served)
-    entrance.leave()
+    entrance.release()
     await settle()
     let place = served.holders.withLock { $0.firstIndex(of: .user(1001)) }
     #expect(place.map { $0 < 3 } == true)
-    for _ in 1..<Entrance.most { entrance.leave() }
+    for _ in 1..<Entrance.most { entrance.release() }
     #expect(entrance.counts.inside == 0 && entrance.counts.waiting == 0)
   }
 
@@ -41,7 +41,7 @@ import Testing
     for _ in 0..<Entrance.mostWaiting / 4 { await Self.ask(.user(1000), entrance, served) }
     #expect(await !entrance.enter(.user(1000)))
     await Self.ask(.user(1001), entrance, served)
-    for _ in 0..<Entrance.most { entrance.leave() }
+    for _ in 0..<Entrance.most { entrance.release() }
     await settle()
     #expect(served.holders.withLock { $0.count } == Entrance.mostWaiting / 4 + 1)
     #expect(entrance.counts.inside == 0 && entrance.counts.waiting == 0)
@@ -54,7 +54,7 @@ import Testing
       turns.append(number, for: holder, of: holder.user)
     }
     for number in 1000..<1010 { turns.append(number, for: .user(1001), of: .user(1001)) }
-    let first = (0..<20).compactMap { _ in turns.take() }
+    let first = (0..<20).compactMap { _ in turns.popFirst() }
     #expect(first.filter { $0.key == .user(1001) }.count == 10)
     #expect(Set(first.filter { $0.key != .user(1001) }.map(\.key)).count == 4)
     #expect(turns.groupCount == 1 && turns.count == 390)

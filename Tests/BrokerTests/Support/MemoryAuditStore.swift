@@ -45,7 +45,7 @@ final class MemoryAuditStore: AuditStore {
     return Array(records.reversed().filter(isWanted).prefix(question.limit))
   }
 
-  func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
+  func removeRecords(before moment: Timestamp, most: Int) async throws(StoreError) {
     state.withLock { $0.forgotten = (moment, most) }
   }
 }

@@ -26,7 +26,7 @@ struct ScriptedReloads: Reloader {
     let change = order.accept(turn) { [new, box] in
       var edges = ReloadedEdges(publicOrigin: new.publicOrigin)
       edges.warnings = await box.edges(new)
-      return await broker.settle(new, edges)
+      return await broker.finishReload(new, edges)
     }
     return await change.value
   }

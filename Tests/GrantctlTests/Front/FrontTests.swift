@@ -101,7 +101,7 @@ import Testing
       (nil, nil),
     ] as [(String?, String?)])
   func places(front: String?, full: String?) {
-    #expect(FullProgram.place(of: front) == full)
+    #expect(FullProgram.location(of: front) == full)
   }
 
   @Test("users and desktops get the path of the front, if one exists")

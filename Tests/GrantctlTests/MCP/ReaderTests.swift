@@ -11,7 +11,7 @@ struct ReaderTests {
     var parts: [AnswerReader.Part] = []
     let bytes = Array(text.utf8)
     for start in stride(from: 0, to: bytes.count, by: piece) {
-      parts += try reader.take(Array(bytes[start..<min(start + piece, bytes.count)]))
+      parts += try reader.append(Array(bytes[start..<min(start + piece, bytes.count)]))
     }
     if reader.finish(), parts.last != .end { parts.append(.end) }
     return parts
@@ -75,7 +75,7 @@ struct ReaderTests {
     var events: [EventStreamReader.Event] = []
     let bytes = Array(text.utf8)
     for start in stride(from: 0, to: bytes.count, by: piece) {
-      events += try reader.take(Array(bytes[start..<min(start + piece, bytes.count)]))
+      events += try reader.append(Array(bytes[start..<min(start + piece, bytes.count)]))
     }
     return (events, reader.lastID)
   }

@@ -123,9 +123,9 @@ struct AuditFileTests {
   func retention() async throws {
     let file = try file()
     try await file.write((1...20).map { record($0, from: $0 * 100) }, most: 1000)
-    try await file.forget(before: Timestamp(seconds: 500), most: 100)
+    try await file.removeRecords(before: Timestamp(seconds: 500), most: 100)
     #expect(try await file.read(AuditQuestion(limit: 100)).map(\.id) == (5...20).reversed())
-    try await file.forget(before: Timestamp(seconds: 0), most: 3)
+    try await file.removeRecords(before: Timestamp(seconds: 0), most: 3)
     #expect(try await file.read(AuditQuestion(limit: 100)).map(\.id) == [20, 19, 18])
     await file.close()
   }
@@ -177,7 +177,7 @@ struct AuditFileTests {
   func lowered() async throws {
     let file = try file()
     try await file.write((1...25_000).map { refusal($0, of: "a\($0 % 100)", .named) }, most: 1_000_000)
-    try await file.forget(before: Timestamp(seconds: 0), most: 1600)
+    try await file.removeRecords(before: Timestamp(seconds: 0), most: 1600)
     #expect(try await kept(file).count == 1600)
     await file.close()
   }

@@ -17,7 +17,7 @@ struct ModelReloads: Reloader {
     if let later = order.later(than: turn) { return await later.value }
     new.warnings += broker.enforce(new, for: caller)
     let change = order.accept(turn) { [new] in
-      await broker.settle(new, ReloadedEdges(publicOrigin: new.publicOrigin))
+      await broker.finishReload(new, ReloadedEdges(publicOrigin: new.publicOrigin))
     }
     return await change.value
   }

@@ -13,23 +13,23 @@ import Testing
   @Test("callers without a rule have one share together, and each holder a quarter of it") func unnamed() {
     var budget = Budget(limits)
     #expect(limits.unnamed == 20 && limits.perUnnamed == 5)
-    #expect(budget.take(6, for: Self.share(1000, .unnamed)) == .ofHolder)
-    for uid in UInt32(1000)..<1004 { #expect(budget.take(5, for: Self.share(uid, .unnamed)) == nil) }
-    #expect(budget.take(1, for: Self.share(1004, .unnamed)) == .ofUnnamed)
+    #expect(budget.acquire(6, for: Self.share(1000, .unnamed)) == .ofHolder)
+    for uid in UInt32(1000)..<1004 { #expect(budget.acquire(5, for: Self.share(uid, .unnamed)) == nil) }
+    #expect(budget.acquire(1, for: Self.share(1004, .unnamed)) == .ofUnnamed)
     // The others lack only that part.
-    #expect(budget.take(40, for: Self.share(2000)) == nil)
-    #expect(budget.take(40, for: Self.share(2001)) == nil)
-    #expect(budget.take(1, for: Self.share(2002)) == .ofAll)
-    #expect(budget.take(40, for: Self.share(0)) == nil)
+    #expect(budget.acquire(40, for: Self.share(2000)) == nil)
+    #expect(budget.acquire(40, for: Self.share(2001)) == nil)
+    #expect(budget.acquire(1, for: Self.share(2002)) == .ofAll)
+    #expect(budget.acquire(40, for: Self.share(0)) == nil)
     budget.giveBack(5, of: Self.share(1000, .unnamed))
-    #expect(budget.take(5, for: Self.share(2002)) == nil)
+    #expect(budget.acquire(5, for: Self.share(2002)) == nil)
   }
 
   @Test("a user some of whose programs have a rule has both shares") func both() {
     var budget = Budget(limits)
-    #expect(budget.take(5, for: Self.share(1000, .unnamed)) == nil)
-    #expect(budget.take(1, for: Self.share(1000, .unnamed)) == .ofHolder)
-    #expect(budget.take(35, for: Self.share(1000)) == nil)
+    #expect(budget.acquire(5, for: Self.share(1000, .unnamed)) == nil)
+    #expect(budget.acquire(1, for: Self.share(1000, .unnamed)) == .ofHolder)
+    #expect(budget.acquire(35, for: Self.share(1000)) == nil)
     #expect(budget.count(of: Self.share(1000, .unnamed)) == 5 && budget.count(of: Self.share(1000)) == 40)
   }
 
@@ -38,19 +38,19 @@ import Testing
     func unit(_ name: String, _ callerClass: CallerClass = .named) -> Share {
       Share(holder: .unit(name, user: 1000), callerClass: callerClass)
     }
-    #expect(budget.take(40, for: unit("a")) == nil)
-    #expect(budget.take(1, for: unit("a")) == .ofHolder)
-    #expect(budget.take(8, for: unit("b")) == nil)
-    #expect(budget.take(3, for: Self.share(1000)) == .ofUser)
-    #expect(budget.take(2, for: Self.share(1000)) == nil)
+    #expect(budget.acquire(40, for: unit("a")) == nil)
+    #expect(budget.acquire(1, for: unit("a")) == .ofHolder)
+    #expect(budget.acquire(8, for: unit("b")) == nil)
+    #expect(budget.acquire(3, for: Self.share(1000)) == .ofUser)
+    #expect(budget.acquire(2, for: Self.share(1000)) == nil)
     #expect(budget.largest(beside: Self.share(1000), .ofUser) == .unit("a", user: 1000))
     #expect(budget.largest(beside: unit("a"), .ofUser) == nil)
     // A unit of no fixed user is separate.
-    #expect(budget.take(40, for: Share(holder: .unit("c", user: nil), callerClass: .named)) == nil)
+    #expect(budget.acquire(40, for: Share(holder: .unit("c", user: nil), callerClass: .named)) == nil)
     #expect(budget.roomOfUser(of: unit("a")) == 0)
     budget.giveBack(40, of: unit("a"))
     #expect(budget.roomOfUser(of: unit("a")) == 40)
-    for name in ["d", "e", "f"] { _ = budget.take(5, for: unit(name, .unnamed)) }
+    for name in ["d", "e", "f"] { _ = budget.acquire(5, for: unit(name, .unnamed)) }
     #expect(budget.usedByUnnamed == 5)
     #expect(budget.text(.ofUser, of: unit("d", .unnamed), "lines") == "6 lines of uid 1000 in all units")
   }
@@ -58,9 +58,9 @@ import Testing
   @Test("of the user with the most in all units, the largest unit is chosen") func largest() {
     var budget = Budget(limits)
     for (name, amount) in [("a", 20), ("b", 25)] {
-      #expect(budget.take(amount, for: Share(holder: .unit(name, user: 1000), callerClass: .named)) == nil)
+      #expect(budget.acquire(amount, for: Share(holder: .unit(name, user: 1000), callerClass: .named)) == nil)
     }
-    #expect(budget.take(30, for: Self.share(2000)) == nil)
+    #expect(budget.acquire(30, for: Self.share(2000)) == nil)
     #expect(budget.largest(beside: Self.share(3000), .ofAll) == .unit("b", user: 1000))
     #expect(budget.largest(beside: Self.share(1000), .ofAll) == .unit("b", user: 1000))
     #expect(budget.largest(beside: Self.share(0), .ofAll) == .unit("b", user: 1000))
@@ -83,7 +83,7 @@ import Testing
         let callerClass: CallerClass = Bool.random(using: &numbers) ? .named : .unnamed
         let share = Self.share(UInt32.random(in: 0..<6, using: &numbers), callerClass)
         let amount = Int.random(in: 1...9, using: &numbers)
-        if budget.take(amount, for: share) == nil { held.append((amount, share)) }
+        if budget.acquire(amount, for: share) == nil { held.append((amount, share)) }
       }
       #expect(budget.used <= limits.all && budget.usedByUnnamed <= limits.unnamed)
     }

@@ -15,7 +15,7 @@ import Testing
   @Test("a user opens twice the rate after a pause, then the rate, and takes nothing from others") func rate() {
     var rates = ConnectRates(perSecond: 10, at: at(0))
     func taken(_ user: UInt32, of count: Int, at now: NIODeadline) -> Int {
-      (0..<count).count { _ in rates.take(user, at: now) }
+      (0..<count).count { _ in rates.acquire(user, at: now) }
     }
     #expect(taken(1, of: 30, at: at(0)) == 20)
     #expect(taken(2, of: 5, at: at(0)) == 5)
@@ -31,13 +31,13 @@ import Testing
 
   @Test("users beyond the remembered ones share an allowance") func further() {
     var rates = ConnectRates(perSecond: 1, at: at(0))
-    func taken(_ users: Range<Int>) -> Int { users.count { rates.take(UInt32($0), at: at(0)) } }
+    func taken(_ users: Range<Int>) -> Int { users.count { rates.acquire(UInt32($0), at: at(0)) } }
     #expect(taken(0..<ConnectRates.mostUsers) == ConnectRates.mostUsers)
     #expect(taken(ConnectRates.mostUsers..<ConnectRates.mostUsers + 10) == 2)
     #expect(taken(0..<1) == 1)
     // Later the first ones are forgotten, and each has an allowance again.
     let later = (5000..<5010).count { user in
-      rates.take(UInt32(user), at: at(3)) && rates.take(UInt32(user), at: at(3))
+      rates.acquire(UInt32(user), at: at(3)) && rates.acquire(UInt32(user), at: at(3))
     }
     #expect(later == 10)
   }

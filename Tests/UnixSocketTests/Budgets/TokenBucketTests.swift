@@ -14,7 +14,7 @@ import Testing
   func periods(_ most: Int, _ period: Duration, _ pause: Duration) {
     let start = Duration.seconds(1000)
     var bucket = TokenBucket(most, per: period)
-    func takes(at now: Duration) -> Bool { bucket.take(at: now) }
+    func takes(at now: Duration) -> Bool { bucket.acquire(at: now) }
     func taken(at now: Duration) -> Int { (0...2 * most).count { _ in takes(at: now) } }
     #expect(bucket.isFull(at: start))
     #expect(taken(at: start) == most)
@@ -26,7 +26,7 @@ import Testing
 
   @Test("a time before the last use gives nothing") func backwards() {
     var bucket = TokenBucket(1, per: .seconds(10))
-    func takes(at now: Duration) -> Bool { bucket.take(at: now) }
+    func takes(at now: Duration) -> Bool { bucket.acquire(at: now) }
     #expect(takes(at: .seconds(1000)) && !takes(at: .seconds(990)) && !takes(at: .seconds(1009)))
   }
 }

@@ -12,7 +12,7 @@ import Testing
     for read in reads {
       func take(_ received: UnsafeRawBufferPointer?) {
         var taken = 0
-        framer.takeLines(of: received) { frame in
+        framer.consumeLines(of: received) { frame in
           switch frame {
           case .line(let line): frames.append(String(decoding: line, as: UTF8.self))
           case .tooLong: frames.append("!")

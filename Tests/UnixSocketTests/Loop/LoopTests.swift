@@ -305,17 +305,17 @@ import Testing
   @Test("timers run in their order, once or again and again, and not when they are cancelled") func timers() {
     func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
     var timers = Timers()
-    #expect(timers.earliest == nil && timers.takeDue(at: at(1000)).isEmpty)
+    #expect(timers.earliest == nil && timers.popDue(at: at(1000)).isEmpty)
     timers.add(at: at(30)) { _ in }
     let cancelled = timers.add(at: at(10)) { _ in }
     timers.add(at: at(20), every: .milliseconds(20)) { _ in }
     #expect(timers.earliest == at(10))
-    #expect(timers.takeDue(at: at(9)).isEmpty)
+    #expect(timers.popDue(at: at(9)).isEmpty)
     timers.cancel(cancelled)
-    #expect(timers.takeDue(at: at(10)).isEmpty && timers.earliest == at(20))
-    #expect(timers.takeDue(at: at(25)).count == 1 && timers.earliest == at(30))
-    #expect(timers.takeDue(at: at(50)).count == 2 && timers.earliest == at(70))
+    #expect(timers.popDue(at: at(10)).isEmpty && timers.earliest == at(20))
+    #expect(timers.popDue(at: at(25)).count == 1 && timers.earliest == at(30))
+    #expect(timers.popDue(at: at(50)).count == 2 && timers.earliest == at(70))
     timers.cancelAll()
-    #expect(timers.earliest == nil && timers.takeDue(at: at(1000)).isEmpty)
+    #expect(timers.earliest == nil && timers.popDue(at: at(1000)).isEmpty)
   }
 }

@@ -26,7 +26,7 @@ extension Target {
     var frames: [Frame] = []
     func take(_ received: UnsafeRawBufferPointer? = nil) {
       var taken = 0
-      framer.takeLines(of: received) { frame in
+      framer.consumeLines(of: received) { frame in
         switch frame {
         case .line(let line): frames.append(.line(Array(line)))
         case .tooLong: frames.append(.tooLong)

@@ -55,7 +55,7 @@ private struct Scanner {
   }
 
   @inline(__always)
-  private mutating func take(_ byte: UInt8) -> Bool {
+  private mutating func consume(_ byte: UInt8) -> Bool {
     guard current == byte else { return false }
     index += 1
     return true
@@ -71,11 +71,11 @@ private struct Scanner {
   /// A string of printable ASCII without escapes; the range is without the quotes.
   @inline(__always)
   private mutating func string() -> Range<Int>? {
-    guard take(UInt8(ascii: "\"")) else { return nil }
+    guard consume(UInt8(ascii: "\"")) else { return nil }
     let start = index
     while current >= 0x20, current < 0x7F, current != UInt8(ascii: "\""), current != UInt8(ascii: "\\") { index += 1 }
     let end = index
-    return take(UInt8(ascii: "\"")) ? start..<end : nil
+    return consume(UInt8(ascii: "\"")) ? start..<end : nil
   }
 
   /// A member's name and the colon, with the white space around them.
@@ -84,7 +84,7 @@ private struct Scanner {
     skipSpace()
     guard let name = string() else { return nil }
     skipSpace()
-    guard take(UInt8(ascii: ":")) else { return nil }
+    guard consume(UInt8(ascii: ":")) else { return nil }
     skipSpace()
     return name
   }
@@ -93,13 +93,13 @@ private struct Scanner {
   @inline(__always)
   private mutating func another() -> Bool? {
     skipSpace()
-    if take(UInt8(ascii: ",")) { return true }
-    return take(UInt8(ascii: "}")) ? false : nil
+    if consume(UInt8(ascii: ",")) { return true }
+    return consume(UInt8(ascii: "}")) ? false : nil
   }
 
   mutating func envelope() -> Bool {
     skipSpace()
-    guard take(UInt8(ascii: "{")) else { return false }
+    guard consume(UInt8(ascii: "{")) else { return false }
     var seen = 0
     while true {
       guard let name = name(), let bit = envelopeMember(name), seen & bit == 0 else { return false }
@@ -147,7 +147,7 @@ private struct Scanner {
   }
 
   private mutating func params() -> Bool {
-    guard take(UInt8(ascii: "{")) else { return false }
+    guard consume(UInt8(ascii: "{")) else { return false }
     var seen = 0
     while true {
       guard let name = name() else { return false }
@@ -201,12 +201,12 @@ private struct Scanner {
   /// An array of texts without spaces (RFC 6749 §3.3).
   private mutating func scopeList() -> Bool {
     let start = index
-    guard take(UInt8(ascii: "[")) else { return false }
+    guard consume(UInt8(ascii: "[")) else { return false }
     skipSpace()
     var count = 0
-    while !take(UInt8(ascii: "]")) {
+    while !consume(UInt8(ascii: "]")) {
       if count > 0 {
-        guard take(UInt8(ascii: ",")) else { return false }
+        guard consume(UInt8(ascii: ",")) else { return false }
         skipSpace()
       }
       guard let text = string(), !text.isEmpty, count < PlainTokenGet.maximumScopes else { return false }

@@ -20,7 +20,7 @@ public enum MappingFile {
       var scanner = Scanner(line: number, rest: line)
       scanner.skipSpace()
       guard !scanner.isAtEnd else { continue }
-      if scanner.take("[[host]]") {
+      if scanner.consume("[[host]]") {
         try scanner.end()
         if let table { entries.append(try entry(table.keys, table.line)) }
         table = (number, [])
@@ -103,7 +103,7 @@ public enum MappingFile {
 
     mutating func skipSpace() { rest = rest.drop { $0 == " " || $0 == "\t" } }
 
-    mutating func take(_ word: String) -> Bool {
+    mutating func consume(_ word: String) -> Bool {
       guard rest.hasPrefix(word) else { return false }
       rest = rest.dropFirst(word.count)
       return true
@@ -121,33 +121,33 @@ public enum MappingFile {
       let key = rest.prefix { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_" || $0 == "-") }
       rest = rest.dropFirst(key.count)
       skipSpace()
-      guard !key.isEmpty, take("=") else { throw fault("a line is KEY = VALUE, [[host]] or a comment") }
+      guard !key.isEmpty, consume("=") else { throw fault("a line is KEY = VALUE, [[host]] or a comment") }
       skipSpace()
       return String(key)
     }
 
     mutating func value() throws(Fault) -> Value {
-      if take("true") { return .bool(true) }
-      if take("false") { return .bool(false) }
-      guard take("[") else { return .text(try text()) }
+      if consume("true") { return .bool(true) }
+      if consume("false") { return .bool(false) }
+      guard consume("[") else { return .text(try text()) }
       var texts: [String] = []
       while true {
         skipSpace()
-        if take("]") { return .texts(texts) }
+        if consume("]") { return .texts(texts) }
         texts.append(try text())
         skipSpace()
-        guard take(",") || rest.first == "]" else { throw fault("a list is [\"a\", \"b\"], on one line") }
+        guard consume(",") || rest.first == "]" else { throw fault("a list is [\"a\", \"b\"], on one line") }
       }
     }
 
     mutating func text() throws(Fault) -> String {
-      if take("'") {
+      if consume("'") {
         let text = rest.prefix { $0 != "'" }
         rest = rest.dropFirst(text.count)
-        guard take("'") else { throw fault("a text has no end") }
+        guard consume("'") else { throw fault("a text has no end") }
         return String(text)
       }
-      guard take("\"") else { throw fault("a text is in quotation marks") }
+      guard consume("\"") else { throw fault("a text is in quotation marks") }
       var text = ""
       while let next = rest.popFirst() {
         switch next {

@@ -24,7 +24,7 @@ public struct Git: CredentialProtocol {
       return
     }
     let fields = try Fields(input)
-    place = try Self.place(fields)
+    place = try Self.location(of: fields)
     takesAuthType = fields.lists["capability[]"]?.contains("authtype") ?? false
     let challenges = (fields.lists["wwwauth[]"] ?? []).compactMap { $0.split(separator: " ").first?.lowercased() }
     wantsBearer = challenges.contains("bearer") && !challenges.contains("basic")
@@ -63,7 +63,7 @@ public struct Git: CredentialProtocol {
   }
 
   /// Nil where no host is asked about (`protocol=cert`).
-  private static func place(_ fields: Fields) throws(Malformed) -> ServerLocation? {
+  private static func location(of fields: Fields) throws(Malformed) -> ServerLocation? {
     guard let host = fields.values["host"], !host.isEmpty else { return nil }
     guard let (name, port) = ServerLocation.hostAndPort(host[...]) else {
       throw Malformed("git's host is not a host name")
@@ -96,14 +96,14 @@ public struct Git: CredentialProtocol {
           // An empty value clears the list.
           lists[key] = value.isEmpty ? [] : (lists[key] ?? []) + [value]
         } else if key == "url" {
-          try take(url: value)
+          try apply(url: value)
         } else {
           values[key] = value
         }
       }
     }
 
-    private mutating func take(url: String) throws(Malformed) {
+    private mutating func apply(url: String) throws(Malformed) {
       guard let place = ServerLocation(url) else { throw Malformed("git's url is not a URL") }
       values["protocol"] = place.scheme
       values["host"] = place.port.map { "\(place.host):\($0)" } ?? place.host.description

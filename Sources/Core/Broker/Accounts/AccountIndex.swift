@@ -98,7 +98,7 @@ struct AccountIndex: Sendable {
     let old = entries[account]
     guard new != old else { return }
     entries[account] = new
-    if let old { leave(account, old, new) }
+    if let old { detach(account, old, new) }
     if let new { join(account, new, old) }
   }
 
@@ -131,7 +131,7 @@ struct AccountIndex: Sendable {
     return hasher.finalize()
   }
 
-  private mutating func leave(_ account: AccountName, _ old: Entry, _ new: Entry?) {
+  private mutating func detach(_ account: AccountName, _ old: Entry, _ new: Entry?) {
     byProvider[old.provider]?.add(old, -1)
     if new?.provider != old.provider {
       byProvider[old.provider]?.names.remove(account)

@@ -15,7 +15,7 @@ extension Accounts {
       let (stored, unreadable): ([AccountName: StoredAccount], Set<AccountName>)
       do throws(StoreError) { (stored, unreadable) = try await read(page) } catch {
         // Looked at again when the store works.
-        for account in sorted[start...] { journal.leavesUndecided(account) }
+        for account in sorted[start...] { journal.markUndecided(account) }
         return journal.failed(error)
       }
       for (account, revision) in zip(page, before) {
@@ -107,7 +107,7 @@ extension Accounts {
 
   /// Looked at again when the store works.
   private func notRead(_ account: AccountName, _ error: StoreError) {
-    if journal.isShared { journal.leavesUndecided(account) }
+    if journal.isShared { journal.markUndecided(account) }
     journal.failed(error)
   }
 
@@ -245,7 +245,7 @@ extension Accounts {
       self[account] = nil
       changed(account)
     case .removed: break
-    case .unknown: journal.leavesUndecided(account)
+    case .unknown: journal.markUndecided(account)
     }
   }
 

@@ -100,7 +100,7 @@ final class Accounts: Piece {
   }
 
   /// The accounts that changed since this was last asked.
-  func takeTouched() -> Set<AccountName> {
+  func drainTouched() -> Set<AccountName> {
     defer { touched = [] }
     return touched
   }
@@ -256,15 +256,15 @@ final class Accounts: Piece {
 
   /// The wall clock was set: times of this run move with it.
   ///
-  /// - Parameter place: called with each account, whose next moment may be another.
-  func clockStepped(by step: Duration, _ place: @escaping @BrokerActor (AccountName) -> Void) {
+  /// - Parameter reschedule: called with each account, whose next moment may be another.
+  func clockStepped(by step: Duration, _ reschedule: @escaping @BrokerActor (AccountName) -> Void) {
     configuredAt = configuredAt + step
     table.clockStepped(by: step)
     serveAnew()
     sweep(names, by: Batch.heavy) { [self] account in
       table.catchUp(account)
       if index.isFailing(account) { self[account]?.retryNow(at: now) }
-      place(account)
+      reschedule(account)
       wakeScheduler()
       if journal.hasUnsaved { journal.saveSoon() }
     }

@@ -56,7 +56,7 @@ final class DeclaredAccounts: Piece {
   }
 
   /// Sets the declared accounts in memory before their policy becomes active: no token of another definition is
-  /// released under it. ``take()`` completes the change.
+  /// released under it. ``apply()`` completes the change.
   func configure(_ all: [DeclaredAccount]) {
     definitions = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     let known = unchanged.map { $0.number == number ? $0.names : [] } ?? []
@@ -76,10 +76,10 @@ final class DeclaredAccounts: Piece {
   }
 
   /// Puts on disk what ``configure(_:)`` changed, and adds the accounts that are new.
-  func take() async {
+  func apply() async {
     await each(dropped.keys.sorted()) { await self.drop($0) }
     if journal.hasUnsaved { await journal.saveUnsaved() }
-    await each(definitions.keys.sorted()) { await self.take($0) }
+    await each(definitions.keys.sorted()) { await self.apply($0) }
     wakeScheduler()
   }
 
@@ -92,7 +92,7 @@ final class DeclaredAccounts: Piece {
     }
   }
 
-  private func take(_ name: AccountName) async {
+  private func apply(_ name: AccountName) async {
     await journal.lock(name)
     defer { journal.unlock(name) }
     // The definition of now: a later reload may have brought another.

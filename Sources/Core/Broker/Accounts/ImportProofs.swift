@@ -41,7 +41,7 @@ final class ImportProofs: Piece {
   func askAgain(_ account: AccountName) { failed[account]?.isAskedAgain() }
 
   /// The account has another token.
-  func forget(_ account: AccountName) { failed[account] = nil }
+  func clear(_ account: AccountName) { failed[account] = nil }
 
   /// Returns when the token is known to be the account's user's. One question at a time for each account; all that wait
   /// share its answer.

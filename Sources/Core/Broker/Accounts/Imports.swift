@@ -76,7 +76,7 @@ final class Imports: Piece {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
         // A login may have adopted the account since.
-        _ = try? await logouts.forget(account, revoke: false, replacing: false) { grant in
+        _ = try? await logouts.remove(account, revoke: false, replacing: false) { grant in
           guard case .loginRequired = grant.saved.standing else { return false }
           return grant.saved.kind == .imported && grant.saved.refreshToken == token
         }
@@ -164,7 +164,7 @@ final class Imports: Piece {
     var grant = Grant(saved: saved, token: nil, jitter: system.jitter())
     grant.isOfThisRun()
     accounts[account] = grant
-    proofs.forget(account)
+    proofs.clear(account)
     accounts.changed(account)
     logger.notice(
       "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])

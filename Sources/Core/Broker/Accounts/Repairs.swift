@@ -50,7 +50,7 @@ final class Repairs: Piece {
       throw storeError(error)
     }
     guard isRemoved else { throw .invalidParams("row \(row) is not one that cannot be read", hint: Self.listing) }
-    journal.forget(row)
+    journal.removeSetAside(row)
     logger.notice("removed row \(row), which could not be read")
   }
 

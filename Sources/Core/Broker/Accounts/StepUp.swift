@@ -93,7 +93,7 @@ extension Accounts {
   /// Remembers the challenge, with an event if it is new.
   ///
   /// - Returns: the error for the caller; nil: the response is not such a challenge, or the scopes are granted.
-  func noteStepUp(_ response: HTTPResponse, of account: AccountName) -> RPCError? {
+  func recordStepUp(_ response: HTTPResponse, of account: AccountName) -> RPCError? {
     guard let grant = self[account], !grant.saved.kind.isUnattended,
       var stepUp = StepUp(response, loggedInAt: grant.saved.loggedInAt)
     else { return nil }
@@ -130,7 +130,7 @@ extension Accounts {
   /// Remembers that, until a request succeeds, or a login.
   ///
   /// - Returns: the error for the caller.
-  func noteBlocked(_ account: AccountName, _ message: String) -> RPCError {
+  func recordBlocked(_ account: AccountName, _ message: String) -> RPCError {
     let saved = self[account]?.saved
     if let saved {
       if table.blocked[account] == nil, table.blocked.count >= Limit.stepUps { table.blocked = [:] }
@@ -141,7 +141,7 @@ extension Accounts {
   }
 
   /// The API took a request of the account.
-  func noteTaken(_ account: AccountName) { if !table.blocked.isEmpty { table.blocked[account] = nil } }
+  func recordAccepted(_ account: AccountName) { if !table.blocked.isEmpty { table.blocked[account] = nil } }
 
   static let blockedHint = "Ask the provider why; signing in again does not help."
 }

@@ -6,7 +6,7 @@ import Principals
 
 // Waiting releases: the callers that see them, and the answers.
 extension Approvals {
-  func tell(_ type: EventType, _ id: String, outcome: String? = nil, hint: String? = nil) {
+  func report(_ type: EventType, _ id: String, outcome: String? = nil, hint: String? = nil) {
     guard let release = releases[id] else { return }
     let question = release.question
     let message =
@@ -73,7 +73,7 @@ extension Approvals {
     guard let release = releases[params.id],
       authorizer.policy.allows(.manage, method: method, account: release.question.account, caller: caller)
     else { return false }
-    switch releases.take(
+    switch releases.decide(
       isAllowed, on: params.id, for: span, calls: params.calls.map { Int($0) }, from: caller, at: uptime)
     {
     case .accepted: break
@@ -98,7 +98,7 @@ extension Approvals {
       "\(release.question.method) to \(PendingReleases.words(for: release.caller))"
       + (release.question.request.map { " (\($0.line.printable(limit: 256)))" } ?? "")
       + (span.map { ", for \($0.wholeSeconds) s" } ?? "") + (params.calls.map { ", \($0) times more" } ?? "")
-    audit.note(entry, pid: caller.pid)
+    audit.record(entry, pid: caller.pid)
     waiters.wake(.release(params.id))
     return true
   }
@@ -115,7 +115,7 @@ extension Approvals {
     var entry = AuditEntry(
       action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller))
     entry.detail = "\(word.question.method) to \(PendingReleases.words(for: word.caller))"
-    audit.note(entry, pid: caller.pid)
+    audit.record(entry, pid: caller.pid)
     logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(word.question.account)"])
     return true
   }

@@ -157,15 +157,15 @@ extension Approvals {
       releases.remove(id)
       sessions[ObjectIdentifier(session)]?.ids.remove(id)
     }
-    tell(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
+    report(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
     do throws(RPCError) {
       let (outcome, renewed) = try await outcome(of: id, permission, until: until)
-      tell(.releaseEnded, id, outcome: outcome.rawValue)
+      report(.releaseEnded, id, outcome: outcome.rawValue)
       permission = renewed
       permission.approved = outcome == .approved ? question : nil
       return permission
     } catch {
-      tell(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
+      report(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
       throw error
     }
   }

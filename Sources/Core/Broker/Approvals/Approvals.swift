@@ -24,7 +24,7 @@ final class Approvals: Piece {
 
   /// A new policy is active.
   func policyChanged() {
-    releases.forgetApprovals()
+    releases.clearApprovals()
     wakeAll()
   }
 }

@@ -117,7 +117,7 @@ struct PendingReleases {
     _ id: String, _ question: Question, of caller: Principal, rule: String, from now: Duration, until: Duration
   ) -> Bool {
     var shares = Shares(all: Self.most, perHolder: Self.mostPerHolder)
-    for release in byID.values { _ = shares.take(for: release.caller.holder) }
+    for release in byID.values { _ = shares.acquire(for: release.caller.holder) }
     let own = Requester(caller)
     let unit = byID.values.filter {
       let other = Requester($0.caller)
@@ -131,7 +131,7 @@ struct PendingReleases {
   }
 
   /// A user's answer, for one request or for a time.
-  mutating func take(
+  mutating func decide(
     _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Principal, at now: Duration
   ) -> DecisionOutcome {
     guard let release = byID[id], release.phase == .waiting, now < release.until else { return .notFound }
@@ -173,7 +173,7 @@ struct PendingReleases {
   }
 
   /// A new policy is active: approvals under the old one end.
-  mutating func forgetApprovals() { approvals = [] }
+  mutating func clearApprovals() { approvals = [] }
 }
 
 extension PendingReleases {

@@ -186,7 +186,7 @@ extension AuditLines {
   }
 
   /// The count since the last call, whether to log it, and the number of lost records.
-  mutating func take(at uptime: Int64) -> ([(AuditRecord, isTold: Bool)], lost: UInt64) {
+  mutating func drain(at uptime: Int64) -> ([(AuditRecord, isTold: Bool)], lost: UInt64) {
     var records: [(AuditRecord, isTold: Bool)] = []
     for line in closing + Array(lines.values) {
       let record = line.record
@@ -204,16 +204,16 @@ extension AuditLines {
   }
 
   /// How many log lines were omitted before this one; nil: omit this one too. Further users share a budget.
-  mutating func takeLogLine(_ user: AuditSubject, at uptime: Duration) -> Int? {
+  mutating func acquireLogLine(_ user: AuditSubject, at uptime: Duration) -> Int? {
     guard user.isRefusal else {
       if logBudgets.users[user] == nil, logBudgets.users.count >= AuditPrograms.users {
         logBudgets.users = logBudgets.users.filter { !$0.value.isIdle(at: uptime) }
-        guard logBudgets.users.count < AuditPrograms.users else { return logBudgets.furtherUsers.take(at: uptime) }
+        guard logBudgets.users.count < AuditPrograms.users else { return logBudgets.furtherUsers.acquire(at: uptime) }
       }
-      return logBudgets.users[user, default: LogBudget(Limit.auditLogLines)].take(at: uptime)
+      return logBudgets.users[user, default: LogBudget(Limit.auditLogLines)].acquire(at: uptime)
     }
     guard user.standing != .own else { return 0 }
-    return logBudgets.refusals[user.standing]?.take(at: uptime)
+    return logBudgets.refusals[user.standing]?.acquire(at: uptime)
   }
 
   /// Omitted lines that are not logged yet: of each user, nil of further ones.

@@ -14,12 +14,12 @@ extension AuditLog {
     }
     var entry = AuditEntry(action: .policy, method: Self.startMethod, who: .init(uid: nil))
     entry.detail = Self.words(configuration)
-    note(entry)
+    record(entry)
   }
 
   func reloadFailed(for caller: Principal?, _ error: RPCError) {
     let who = caller.map { AuditCaller($0) } ?? .init(uid: nil)
-    note(
+    record(
       AuditEntry(
         action: .policy, method: BrokerReload.name, who: who,
         result: (error.reason ?? .invalidConfiguration).rawValue), by: caller)

@@ -21,8 +21,8 @@ final class AuditLog: Sendable {
   /// - Parameters:
   ///   - caller: the caller, for counting refusals; nil: the name in the entry.
   ///   - isReal: whether the account exists; invented names are limited.
-  func note(_ entry: AuditEntry, by caller: Principal? = nil, pid: Int32 = 0, isReal: Bool = false) {
-    trail.note(
+  func record(_ entry: AuditEntry, by caller: Principal? = nil, pid: Int32 = 0, isReal: Bool = false) {
+    trail.record(
       entry, pid: caller?.pid ?? pid, isReal: isReal, refuser: refuser(of: entry, caller, isReal: isReal))
   }
 
@@ -83,7 +83,7 @@ final class AuditLog: Sendable {
       }
       entry.rule = rule
       entry.detail = detail
-      note(entry, by: caller)
+      record(entry, by: caller)
     case .failure(let error):
       // A request that could not be parsed did nothing.
       guard let reason = error.reason else { return }
@@ -95,7 +95,7 @@ final class AuditLog: Sendable {
         who: who,
         result: reason.rawValue)
       entry.detail = detail
-      note(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
+      record(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
     }
   }
 
@@ -144,7 +144,7 @@ final class AuditLog: Sendable {
   func tooOften(_ method: String, _ caller: Principal, wait: Duration) -> RPCError {
     let who = AuditCaller(caller)
     let action = Methods.named(method).map(Self.refusalAction(of:)) ?? .observe
-    note(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
+    record(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
     return RPCError(
       .rateLimited, "\(who.words) asks too often",
       hint: "Keep a token until it expires; requests that are refused count several times. [limits] says how many.",
@@ -158,14 +158,14 @@ final class AuditLog: Sendable {
     entry.provider = login.provider.rawValue
     // A failed request granted no scopes, and the caller can invent the requested ones.
     if error == nil { entry.scopes = login.scopes }
-    note(entry, isReal: cache.knows(login.account.rawValue))
+    record(entry, isReal: cache.knows(login.account.rawValue))
   }
 
   /// The provider ended a session or a grant without a caller.
   func record(ended account: AccountName, at provider: ProviderName, by what: String) {
     var entry = AuditEntry(action: .logout, method: what, account: account.rawValue, who: .init(uid: nil))
     entry.provider = provider.rawValue
-    trail.note(entry)
+    trail.record(entry)
   }
 
   /// A start found a row on disk that cannot be read.
@@ -173,7 +173,7 @@ final class AuditLog: Sendable {
     var entry = AuditEntry(action: .admin, method: "store.set_aside", account: view.account, who: .init(uid: nil))
     entry.result = ErrorReason.storeFailure.rawValue
     entry.detail = "\(view.row): \(view.message)"
-    trail.note(entry)
+    trail.record(entry)
   }
 
   /// A start found that the database lacks commits of earlier runs.
@@ -181,7 +181,7 @@ final class AuditLog: Sendable {
     var entry = AuditEntry(action: .admin, method: "store.older", who: .init(uid: nil))
     entry.result = ErrorReason.storeFailure.rawValue
     entry.detail = message
-    trail.note(entry)
+    trail.record(entry)
   }
 
   /// Actions of one request on many accounts: one record for each, so that each trail has it. Very many are saved in
@@ -195,7 +195,7 @@ final class AuditLog: Sendable {
     var batch = Batch(of: size)
     for number in 0..<count {
       if number > 0, number.isMultiple(of: Limit.auditBatch) { await trail.flush() }
-      note(entry(number), by: caller, isReal: true)
+      record(entry(number), by: caller, isReal: true)
       await batch.next()
     }
   }

@@ -132,7 +132,7 @@ public protocol AuditStore: Sendable {
   func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord]
 
   /// Removes records that ended before `moment`, and those above `most`.
-  func forget(before moment: Timestamp, most: Int) async throws(StoreError)
+  func removeRecords(before moment: Timestamp, most: Int) async throws(StoreError)
 }
 
 /// Which records are wanted; nil: all.

@@ -87,7 +87,7 @@ struct AuditBudgets {
     case countOnly(AuditSubject)
   }
 
-  mutating func take(_ refuser: AuditSubject, at uptime: Int64) -> Answer {
+  mutating func acquire(_ refuser: AuditSubject, at uptime: Int64) -> Answer {
     guard refuser.standing != .own else { return .record }
     let now = Duration.milliseconds(uptime)
     if holders[refuser] == nil, holders.count >= Self.holders {
@@ -96,7 +96,7 @@ struct AuditBudgets {
     }
     var own = holders[refuser] ?? TokenBucket(refuser.standing == .named ? Self.named : Self.unnamed, per: .seconds(60))
     defer { holders[refuser] = own }
-    guard own.take(at: now), refuser.standing == .named || allUnnamed.take(at: now) else {
+    guard own.acquire(at: now), refuser.standing == .named || allUnnamed.acquire(at: now) else {
       return .countOnly(refuser)
     }
     return .record
@@ -127,7 +127,7 @@ struct AuditPrograms {
     var one = known[user] ?? Known()
     defer { known[user] = one }
     guard !one.programs.contains(program) else { return false }
-    guard one.budget.take(at: now) else { return true }
+    guard one.budget.acquire(at: now) else { return true }
     if one.programs.count >= Self.perUser { one.programs.removeFirst() }
     one.programs.append(program)
     return false

@@ -44,7 +44,7 @@ public final class AuditTrail: Sendable {
   /// - Parameters:
   ///   - isReal: whether the account exists; the number of invented names is limited.
   ///   - refuser: the user whose share it takes; nil: none.
-  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditSubject? = nil) {
+  func record(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditSubject? = nil) {
     _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal, refuser: refuser)
   }
 
@@ -61,7 +61,7 @@ public final class AuditTrail: Sendable {
       if counting == nil, let one = refuser {
         if !one.isRefusal {
           if state.programs.isBeyond(entry.who, of: one, at: uptime) { entry = entry.byAnyProgram(of: one) }
-        } else if case .countOnly(let all) = state.budgets.take(one, at: uptime) {
+        } else if case .countOnly(let all) = state.budgets.acquire(one, at: uptime) {
           (entry, refuser) = (AuditEntry(moreRefusalsOf: all), all)
         }
         counting = state.counting(entry, at: uptime)
@@ -107,7 +107,7 @@ public final class AuditTrail: Sendable {
       await flush()
       if forgotten.map({ uptime() - $0 >= Limit.auditForgetting }) ?? true {
         forgotten = uptime()
-        await forget()
+        await removeOldRecords()
       }
     }
   }
@@ -115,18 +115,18 @@ public final class AuditTrail: Sendable {
   /// Saves the pending records.
   public func flush() async {
     let (records, lost) = state.withLock { state in
-      let taken = state.take(at: uptime().milliseconds)
+      let taken = state.drain(at: uptime().milliseconds)
       // At once, so that the last look at the end finds them.
       for (record, _) in taken.0 { state.writing.unwritten[record.id] = record }
       return taken
     }
     if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
     for (number, (record, isTold)) in records.enumerated() where isTold {
-      tell(record)
+      log(record)
       // A line takes some 40 µs, and a request for many accounts has a thousand.
       if number % 32 == 31 { await yieldActor() }
     }
-    tellOmitted()
+    logOmitted()
     let all = state.withLock { $0.writing.unwritten.values.sorted { $0.id < $1.id } }
     guard let store else { return state.withLock { $0.writing.unwritten = [:] } }
     // Others may have put theirs there since: nothing is cleared.
@@ -154,32 +154,32 @@ public final class AuditTrail: Sendable {
     }
   }
 
-  private func forget() async {
+  private func removeOldRecords() async {
     let policy = policy
     guard let store else { return }
     do throws(StoreError) {
-      try await store.forget(before: now() - policy.keep, most: policy.most)
+      try await store.removeRecords(before: now() - policy.keep, most: policy.most)
     } catch {
       logger.warning("old records of the audit trail could not be removed: \(error.message)")
     }
   }
 
   /// For the journal, with a field for each thing that is known.
-  private func tell(_ record: AuditRecord) {
+  private func log(_ record: AuditRecord) {
     let level: Logger.Level =
       record.entry.isRefusal
       ? .warning : record.entry.action == .release || record.entry.action == .use ? .info : .notice
     var others = ""
     if let user = record.refuser {
       let now = uptime()
-      guard let omitted = state.withLock({ $0.takeLogLine(user, at: now) }) else { return }
+      guard let omitted = state.withLock({ $0.acquireLogLine(user, at: now) }) else { return }
       let kind = user.isRefusal ? "refusals" : "records of \(user.name)"
       if omitted > 0 { others = "; \(omitted) more \(kind) before it are only in the audit trail" }
     }
     logger.log(level: level, "\(record.sentence)\(others)", metadata: record.fields)
   }
 
-  private func tellOmitted() {
+  private func logOmitted() {
     let now = uptime()
     for (user, count) in state.withLock({ $0.omittedLogLines(at: now) }) {
       logger.warning(

@@ -43,13 +43,13 @@ final class CallerRates: Sendable {
   func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
 
   /// Nil: permitted. Otherwise the delay for the caller.
-  func take(_ who: AuditCaller, of holder: Holder) -> Duration? {
+  func acquire(_ who: AuditCaller, of holder: Holder) -> Duration? {
     let now = uptime()
     return state.withLock { state in
       let key = state.key(of: who, at: now)
       let level = state.level(of: key, at: now)
       guard level >= 1 else { return .seconds((1 - level) / Double(state.limits.rate)) }
-      if let wait = state.take(of: holder, at: now) { return wait }
+      if let wait = state.acquire(of: holder, at: now) { return wait }
       state.buckets[key] = Bucket(level: level - 1, at: now)
       return nil
     }
@@ -78,7 +78,7 @@ extension CallerRates.State {
   }
 
   /// root has no more than its callers have.
-  mutating func take(of holder: Holder, at now: Duration) -> Duration? {
+  mutating func acquire(of holder: Holder, at now: Duration) -> Duration? {
     guard holder != .root else { return nil }
     let (rate, most) = (
       Double(limits.rate) * CallerRates.callersPerHolder, Double(limits.burst) * CallerRates.callersPerHolder

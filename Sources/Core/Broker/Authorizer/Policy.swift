@@ -12,7 +12,7 @@ public struct Policy: Sendable, Equatable {
   /// The uid that the broker runs as.
   public var owner: UInt32
   public var rules: [Rule] {
-    didSet { note() }
+    didSet { updateProperties() }
   }
   /// Who needs no rule is held by one that asks: they must be looked at then.
   private(set) var asksSomebody = false
@@ -23,10 +23,10 @@ public struct Policy: Sendable, Equatable {
     self.instance = instance
     self.owner = owner
     self.rules = rules
-    note()
+    updateProperties()
   }
 
-  private mutating func note() {
+  private mutating func updateProperties() {
     asksSomebody = rules.contains { $0.confirm != nil }
     readsMessages = rules.contains { $0.mcp != nil }
   }

@@ -166,15 +166,15 @@ extension Backups {
     // Held until then, so that no other has its name.
     if sessions.updateValue(session, forKey: owner) == nil {
       session.onClose { [weak self] in
-        Task { await self?.forgetTransfers(of: owner) }
+        Task { await self?.removeTransfers(of: owner) }
       }
     }
     return id
   }
 
-  private func forgetTransfers(of owner: ObjectIdentifier) {
+  private func removeTransfers(of owner: ObjectIdentifier) {
     sessions[owner] = nil
-    transfers.forget(owner)
+    transfers.removeAll(of: owner)
   }
 
   static func unknownTransfer(_ name: String) -> RPCError {

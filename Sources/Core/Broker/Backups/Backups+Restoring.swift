@@ -36,7 +36,7 @@ extension Backups {
   }
 
   /// `store.restore_look`.
-  func lookAtBackup(
+  func examineBackup(
     _ params: StoreRestoreLook.Params, _ session: any Session
   ) async throws(RPCError) -> StoreRestoreLook.Result {
     let administration = try ownAdministration()
@@ -132,7 +132,7 @@ extension Backups {
         hint: "Restore without --replace, which only adds accounts. Sign in again to the others.")
     }
     let accounts = await Self.names(in: state)
-    try await takeTurns(of: accounts, replacing: replacing)
+    try await acquireTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { journal.unlock(account) } }
     let present = await present(accounts)
     defer { present.free() }
@@ -150,7 +150,7 @@ extension Backups {
       obsolete += revocations.obsolete(for: restored.saved)
       await batch.next()
     }
-    revocations.forget(obsolete)
+    revocations.discard(obsolete)
     do throws(StoreError) {
       try await journal.commit(
         changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) },
@@ -202,7 +202,7 @@ extension Backups {
 
   /// All turns at once. A rotation under way belongs to a grant that is about to be replaced: its answer must not come
   /// after. One that begins later waits for the turn before it sends anything.
-  private func takeTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
+  private func acquireTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
     func busy() async -> AccountName? {
       guard replacing else { return nil }
       var batch = Batch(of: Batch.heavy)
@@ -257,18 +257,18 @@ extension Backups {
     let (tokens, persons) = (Set(state.revocations.map(\.token)), Set(state.revocations.flatMap(people)))
     // What of those an account here needs. Accounts may be a hundred thousand, revocations are few.
     var (neededTokens, neededPersons) = (Set<Secret>(), Set<String>())
-    func note(_ saved: SavedGrant) {
+    func record(_ saved: SavedGrant) {
       if let token = saved.refreshToken, tokens.contains(token) { neededTokens.insert(token) }
       for person in ["account \(saved.account)"] + (saved.identity.map { ["subject \($0.subject)"] } ?? [])
       where persons.contains(person) { neededPersons.insert(person) }
     }
     var batch = Batch(of: Batch.heavy)
     for restored in plan.grants {
-      note(restored.saved)
+      record(restored.saved)
       await batch.next()
     }
     for account in accounts.names {
-      if let saved = accounts.peek(account, .whole)?.saved { note(saved) }
+      if let saved = accounts.peek(account, .whole)?.saved { record(saved) }
       await batch.next()
     }
     let pending = Set(revocations.all.map(\.id))
@@ -301,7 +301,7 @@ extension StoreRestorePart: RPCHandler {
 
 extension StoreRestoreLook: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.upkeep.backups.lookAtBackup(call.params, call.session)
+    try await broker.upkeep.backups.examineBackup(call.params, call.session)
   }
 }
 

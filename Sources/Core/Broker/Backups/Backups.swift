@@ -37,7 +37,7 @@ final class Backups: Piece {
   }
 
   /// A new policy is active.
-  func policyChanged() { transfers.forgetOutgoing() }
+  func policyChanged() { transfers.removeOutgoing() }
 
-  func tick() { transfers.forgetIdle(at: uptime) }
+  func tick() { transfers.removeIdle(at: uptime) }
 }

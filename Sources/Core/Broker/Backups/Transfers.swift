@@ -45,7 +45,7 @@ struct Transfers {
   mutating func begin(
     _ id: String, _ content: Content, for session: any Session, at now: Duration
   ) throws(RPCError) {
-    forgetIdle(at: now)
+    removeIdle(at: now)
     guard all.count < Self.most else {
       throw RPCError(
         .overloaded, "\(Self.most) backups are on their way already", hint: "Try again when they are done.")
@@ -55,7 +55,7 @@ struct Transfers {
 
   /// Nil: there is none of that name for this connection.
   mutating func content(of id: String, for session: any Session, at now: Duration) -> Content? {
-    forgetIdle(at: now)
+    removeIdle(at: now)
     guard let transfer = all[id], transfer.owner == ObjectIdentifier(session) else { return nil }
     all[id]?.touchedAt = now
     return transfer.content
@@ -92,20 +92,20 @@ struct Transfers {
 
   mutating func end(_ id: String) { all.removeValue(forKey: id)?.content.free() }
 
-  private mutating func forget(where isOver: (Transfer) -> Bool) {
+  private mutating func remove(where isOver: (Transfer) -> Bool) {
     for (id, transfer) in all where isOver(transfer) { end(id) }
   }
 
   /// The rules are others: who was allowed a backup may not be any more.
-  mutating func forgetOutgoing() {
-    forget { if case .outgoing = $0.content { true } else { false } }
+  mutating func removeOutgoing() {
+    remove { if case .outgoing = $0.content { true } else { false } }
   }
 
-  mutating func forget(_ owner: ObjectIdentifier) { forget { $0.owner == owner } }
+  mutating func removeAll(of owner: ObjectIdentifier) { remove { $0.owner == owner } }
 
   /// Work in progress ends on its own.
-  mutating func forgetIdle(at now: Duration) {
-    forget { transfer in
+  mutating func removeIdle(at now: Duration) {
+    remove { transfer in
       if case .busy = transfer.content { false } else { now - transfer.touchedAt > Self.idle }
     }
   }

@@ -17,7 +17,7 @@ struct APICall: Sendable {
     var consent = false
 
     /// False: a fresh token was refused too.
-    mutating func takesToken() -> Bool {
+    mutating func claimToken() -> Bool {
       defer { token = true }
       return !token
     }
@@ -56,7 +56,7 @@ struct APICall: Sendable {
       response = head
     }
     // A refresh brings neither scopes nor a newer sign-in.
-    if let error = accounts.noteStepUp(response, of: account) { return .stepUp(error) }
+    if let error = accounts.recordStepUp(response, of: account) { return .stepUp(error) }
     switch answer {
     case .collected: if StepUp(response, loggedInAt: calls.now) != nil { return .passed }
     case .streamed(_, let request, _):
@@ -69,7 +69,7 @@ struct APICall: Sendable {
     switch provider.verdict(on: response) {
     case .passed: return .passed
     case .loginRequired(let message): return .refused(calls.lacksScopes(question, message))
-    case .blocked(let message): return .refused(accounts.noteBlocked(account, message))
+    case .blocked(let message): return .refused(accounts.recordBlocked(account, message))
     case .tokenRefused(let message, let oauth): return .tokenRefused(message: message, oauth)
     }
   }
@@ -83,7 +83,7 @@ extension AuthorizedCalls {
     _ attempt: Attempt<Output>, _ renewed: inout APICall.Renewed, for question: Question, _ message: String,
     _ oauth: OAuthError?, isProvidersWord: Bool
   ) async throws(RPCError) {
-    guard renewed.takesToken() else { throw refusedAgain(attempt.saved, message, oauth) }
+    guard renewed.claimToken() else { throw refusedAgain(attempt.saved, message, oauth) }
     try await replace(attempt.token, for: question, message, oauth, isProvidersWord: isProvidersWord)
   }
 

@@ -66,7 +66,7 @@ extension AuthorizedCalls {
     var call = sent.call
     let (account, target) = (call.question.account, sent.basis.target)
     var unsigned: HTTPRequest?
-    if let signing = sent.signing, target.connection.noteNonce(response, to: signing.signed) {
+    if let signing = sent.signing, target.connection.recordNonce(response, to: signing.signed) {
       unsigned = signing.unsigned
     }
     let answer = APICall.Answer.streamed(response, to: sent.request, unsigned: unsigned)
@@ -81,10 +81,10 @@ extension AuthorizedCalls {
         try await accounts.awaitsSignIn(of: account, for: call.question.asker.holder, until: uptime + stepUp.within)
       else { return .stepUp(error) }
       call.renewed.consent = true
-      _ = call.renewed.takesToken()
+      _ = call.renewed.claimToken()
       return .again(try await again(sent, call))
     case .tokenRefused(let message, let oauth):
-      guard call.renewed.takesToken() else {
+      guard call.renewed.claimToken() else {
         guard let saved = accounts[account]?.saved else { throw unknownAccount(account.rawValue) }
         return .refused(refusedAgain(saved, message, oauth))
       }

@@ -46,7 +46,7 @@ extension AuthorizedCalls {
         return try result(response)
       case .refused(let error): throw error
       case .passed, .nonce:
-        if (200..<300).contains(response.status) { accounts.noteTaken(account) }
+        if (200..<300).contains(response.status) { accounts.recordAccepted(account) }
         return try result(response)
       }
     }

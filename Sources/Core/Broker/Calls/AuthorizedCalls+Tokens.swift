@@ -20,7 +20,7 @@ extension AuthorizedCalls {
     question.deadline = deadline
     question.isWanted = { session.isReading }
     question.session = session
-    let place = try await place(for: question)
+    let place = try await permit(for: question)
     let (target, step): (ProviderEndpoints, Step<TokenResponse>)
     do throws(RPCError) {
       let (token, saved, current, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
@@ -84,7 +84,7 @@ extension AuthorizedCalls {
     var entry = AuditEntry(action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller))
     entry.provider = accounts[actor]?.saved.provider.rawValue
     entry.detail = "as the actor for \(subject)"
-    audit.note(entry, pid: caller.pid, isReal: true)
+    audit.record(entry, pid: caller.pid, isReal: true)
   }
 
   private func exchangeRequest(

@@ -115,8 +115,8 @@ final class AuthorizedCalls: Piece {
   // MARK: Asking
 
   /// Waits until the question's caller may have the provider asked.
-  func place(for question: Question) async throws(RPCError) -> ProviderCallLimiter.Permit {
-    let place = try await places.take(
+  func permit(for question: Question) async throws(RPCError) -> ProviderCallLimiter.Permit {
+    let place = try await places.acquire(
       question.name, for: question.asker.holder, until: question.deadline, session: question.session)
     guard question.isWanted() else {
       place.release()
@@ -149,7 +149,7 @@ final class AuthorizedCalls: Piece {
   func attempt<Output: Sendable>(
     _ question: Question, _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
   ) async throws(RPCError) -> Attempt<Output> {
-    let place = try await place(for: question)
+    let place = try await permit(for: question)
     let (token, saved, target, first): (SavedToken, SavedGrant, ProviderEndpoints, Step<Output>)
     do throws(RPCError) {
       (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }

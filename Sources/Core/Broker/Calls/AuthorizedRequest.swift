@@ -103,7 +103,7 @@ public final class AuthorizedBasis: Sendable {
     place = "\(server.isSecure ? "https" : "http")://\(server.authority)"
   }
 
-  func note(_ slot: TokenCache.Slot?) {
+  func record(_ slot: TokenCache.Slot?) {
     guard let slot, slot.entry.generation == token.generation else { return }
     served.withLock { $0 = slot }
   }

@@ -37,7 +37,7 @@ final class ProviderCallLimiter {
   /// Waits for a permit.
   ///
   /// - Throws: `overloaded` where there is none in time.
-  func take(
+  func acquire(
     _ name: ProviderName, for holder: Holder, until deadline: Duration, session: (any Session)? = nil
   ) async throws(RPCError) -> Permit {
     try await wait(name, holder, until: deadline, session)
@@ -48,7 +48,7 @@ final class ProviderCallLimiter {
     _ name: ProviderName, _ holder: Holder, until deadline: Duration, _ session: (any Session)?
   ) async throws(RPCError) {
     let isFirst = lines[name]?.waiting[holder] == nil
-    if isFirst, lines[name, default: Line()].shares.take(for: holder) == nil { return }
+    if isFirst, lines[name, default: Line()].shares.acquire(for: holder) == nil { return }
     let key = waiters.newWork()
     if isFirst { lines[name]?.turns.append(holder) }
     lines[name]?.waiting[holder, default: []].append(key)
@@ -59,7 +59,7 @@ final class ProviderCallLimiter {
       refusal = error
     }
     guard granted.remove(key) == nil else { return }
-    leave(name, holder, key)
+    removeWaiter(name, holder, key)
     throw refusal
       ?? RPCError(
         .overloaded, "as many requests to provider \(name) are under way as \(holder) may have, or as there may be",
@@ -77,7 +77,7 @@ final class ProviderCallLimiter {
     var isGranted = false
     for _ in 0..<(lines[name]?.turns.count ?? 0) where !isGranted {
       guard let holder = lines[name]?.turns.popFirst() else { return }
-      if lines[name]?.shares.take(for: holder) == nil, let key = lines[name]?.waiting[holder]?.popFirst() {
+      if lines[name]?.shares.acquire(for: holder) == nil, let key = lines[name]?.waiting[holder]?.popFirst() {
         isGranted = true
         granted.insert(key)
         waiters.wake(key)
@@ -90,7 +90,7 @@ final class ProviderCallLimiter {
     }
   }
 
-  private func leave(_ name: ProviderName, _ holder: Holder, _ key: Waiters.Key) {
+  private func removeWaiter(_ name: ProviderName, _ holder: Holder, _ key: Waiters.Key) {
     lines[name]?.waiting[holder]?.removeAll { $0 == key }
     guard lines[name]?.waiting[holder]?.isEmpty == true else { return }
     lines[name]?.waiting[holder] = nil

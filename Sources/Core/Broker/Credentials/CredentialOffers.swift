@@ -69,7 +69,7 @@ final class CredentialOffers: Piece {
           throw RPCError(.providerError, "account \(offer.account) has an empty token")
         }
         // The system's manager is root's, a user's own is the user's.
-        tokens.noteHandout(
+        tokens.recordHandout(
           of: offer.account, token.generation, to: request.unit, isUsers: call.caller.uid != 0)
         return Issued(token: token, text: SecretText(text))
       }, recorded: \.token)
@@ -96,7 +96,7 @@ final class CredentialOffers: Piece {
     entry.detail = detail.printable(limit: Limit.auditDetail)
     // An unverified connection can invent its name, even that of an existing account.
     let isReal = withheld.cause == .undelivered && account.map(door.audit.knows) ?? false
-    door.audit.note(entry, by: caller, isReal: isReal)
+    door.audit.record(entry, by: caller, isReal: isReal)
   }
 
   /// The method name of a credential, for counts and records.

@@ -16,7 +16,7 @@ struct Door: Sendable {
   ) async -> Result<Value, RPCError> {
     defer { session.decided() }
     var passage = Passage(use)
-    if use.isPaced, let wait = authorizer.rates.take(AuditCaller(session.principal), of: session.principal.holder) {
+    if use.isPaced, let wait = authorizer.rates.acquire(AuditCaller(session.principal), of: session.principal.holder) {
       let error = audit.tooOften(use.name, session.principal, wait: wait)
       requests.answered(use.name, Result<Value, RPCError>.failure(error))
       return .failure(error)

@@ -17,7 +17,7 @@ public struct Router: Dispatcher {
 
   public func cachedTokens(for principal: Principal) -> any CachedTokens { ConnectionTokenCache(cache, principal) }
 
-  public func settle() async { await broker.haveTurn() }
+  public func yieldTurn() async { await broker.yieldTurn() }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     guard let method = Methods.named(request.method) as? any RPCHandler.Type else {

@@ -42,7 +42,7 @@ final class Events {
     // A repeated subscription replaces the earlier one: each event is sent once.
     if subscriptions.updateValue(Subscription(session: session, types: types), forKey: ObjectIdentifier(session)) == nil
     {
-      try takePlace(session)
+      try acquirePlace(session)
     }
     return .init(subscribed: types.map(\.rawValue).sorted())
   }
@@ -52,8 +52,8 @@ final class Events {
     actions.append(action)
   }
 
-  private func takePlace(_ session: any Session) throws(RPCError) {
-    if let shortage = shares.take(for: session.principal.holder) {
+  private func acquirePlace(_ session: any Session) throws(RPCError) {
+    if let shortage = shares.acquire(for: session.principal.holder) {
       subscriptions[ObjectIdentifier(session)] = nil
       let whose = shortage != .ofAll ? " of \(session.principal.holder)" : ""
       throw RPCError(.overloaded, "too many connections\(whose) are subscribed to events")

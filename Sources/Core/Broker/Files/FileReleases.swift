@@ -112,7 +112,7 @@ final class FileReleases: Piece {
     var repeats = 0
     while !isDraining {
       if let file = kept.file {
-        let (looked, hasMoved) = await waiters.watching(.account(file.account)) { await look(file, kept) }
+        let (looked, hasMoved) = await waiters.watching(.account(file.account)) { await examine(file, kept) }
         guard kept.file == file else { continue }
         // A look itself can move the account: a few times at once, then with a pause.
         repeats = hasMoved ? repeats + 1 : 0
@@ -138,7 +138,7 @@ final class FileReleases: Piece {
   // MARK: One file
 
   /// Updates the file; returns how long it stays valid without a change.
-  private func look(_ file: TokenFile, _ kept: Kept) async -> Duration {
+  private func examine(_ file: TokenFile, _ kept: Kept) async -> Duration {
     // The user may have left a group since the configuration was read.
     let reader = await disk?.current(file.reader) ?? file.reader
     do throws(RPCError) {
@@ -284,7 +284,7 @@ final class FileReleases: Piece {
     entry.generation = token.generation
     entry.provider = token.provider
     entry.rule = permission.rule
-    audit.note(entry, by: file.caller, isReal: true)
+    audit.record(entry, by: file.caller, isReal: true)
     requests.answered(Self.method, .success(()))
     emit(
       Event(
@@ -298,7 +298,7 @@ final class FileReleases: Piece {
       who: .init(file.caller))
     entry.detail = file.name
     entry.result = (error.reason ?? .storeFailure).rawValue
-    audit.note(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
+    audit.record(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
     requests.answered(Self.method, Result<Void, RPCError>.failure(error))
     logger.warning(
       "token file \(file.name) of account \(file.account): \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])

@@ -13,7 +13,7 @@ extension Journal {
   }
 
   /// A start found that commits are missing.
-  func noteOlder(_ lost: LostCommits) async {
+  func recordOlder(_ lost: LostCommits) async {
     await put(
       Self.olderName, "\(lost.count) \(lost.last.seconds) \(now.seconds)", "that the database is an older copy")
   }

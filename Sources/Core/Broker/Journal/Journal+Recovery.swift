@@ -131,10 +131,10 @@ extension Journal {
 
   func examine() async {
     guard failure == nil, !examination.isUnderWay else { return }
-    await look()
+    await examineNow()
   }
 
-  private func look() async {
+  private func examineNow() async {
     examination.last = uptime
     examination.isUnderWay = true
     defer { examination.isUnderWay = false }
@@ -172,7 +172,7 @@ extension Journal {
     // Until they have ended, their writes cannot be told from another program's.
     await awaitCommits()
     // Even with a known full disk: damage may have occurred since.
-    if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
+    if failure?.isLoss != true, runtime.lifecycle.loss == nil { await examineNow() }
     // It ends, and the stop waits no longer than it may.
     while mending.recovery == .rebuilding { await system.sleep(.milliseconds(100)) }
     if failure?.isLoss == true, mending.recovery != .rebuilding { await rebuild() }

@@ -73,10 +73,10 @@ extension Journal {
     return kept.revision == revision || isEarlier
   }
 
-  func leavesUndecided(_ account: AccountName) { known.undecided.accounts.insert(account) }
-  func leavesUndecided(_ provider: ProviderName) { known.undecided.registrations.insert(provider) }
+  func markUndecided(_ account: AccountName) { known.undecided.accounts.insert(account) }
+  func markUndecided(_ provider: ProviderName) { known.undecided.registrations.insert(provider) }
 
-  func takeUndecided() -> (accounts: Set<AccountName>, registrations: Set<ProviderName>) {
+  func drainUndecided() -> (accounts: Set<AccountName>, registrations: Set<ProviderName>) {
     defer { known.undecided = ([], []) }
     return known.undecided
   }
@@ -137,7 +137,7 @@ extension Journal {
       }
       for account in accounts { known.unsettled[account] = .init(commit: commit, changes: changes) }
       let isMade = try await isOnDisk(commit)
-      for account in accounts { forget(commit, of: account) }
+      for account in accounts { removeUnsettled(commit, of: account) }
       if isMade { return took(changes, as: commit) }
     }
     guard let lost else { return }
@@ -190,11 +190,11 @@ extension Journal {
     guard let unsettled = known.unsettled[account] else { return }
     let isOnDisk = try await write { () async throws(StoreError) in try await store.contains(unsettled.commit) }
     guard known.unsettled[account]?.commit == unsettled.commit else { return }
-    forget(unsettled.commit, of: account)
+    removeUnsettled(unsettled.commit, of: account)
     if isOnDisk { took(unsettled.changes.filter { $0.owner == account }, as: unsettled.commit) }
   }
 
-  private func forget(_ commit: Revision, of account: AccountName) {
+  private func removeUnsettled(_ commit: Revision, of account: AccountName) {
     if known.unsettled[account]?.commit == commit { known.unsettled[account] = nil }
   }
 

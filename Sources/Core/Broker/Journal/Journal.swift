@@ -120,7 +120,7 @@ final class Journal: Piece {
   }
 
   /// It was removed from disk.
-  func forget(_ row: RowName) { setAside.removeAll { $0.name == row } }
+  func removeSetAside(_ row: RowName) { setAside.removeAll { $0.name == row } }
 
   /// Leases the account's refresh, and writes the intent with it.
   ///
@@ -290,11 +290,11 @@ final class Journal: Piece {
   /// Waits for the account's lock. Then: check again, commit, change the state, ``unlock(_:)``. Without the lock a
   /// concurrent refresh, login and logout could store the one that memory dropped.
   func lock(_ account: AccountName) async {
-    guard !locks.take(account) else { return }
+    guard !locks.acquire(account) else { return }
     await withCheckedContinuation { locks.wait(for: account, $0) }
   }
 
-  func unlock(_ account: AccountName) { locks.leave(account) }
+  func unlock(_ account: AccountName) { locks.release(account) }
 
   /// Whether any account is locked, for tests.
   var isLocked: Bool { !locks.isEmpty }

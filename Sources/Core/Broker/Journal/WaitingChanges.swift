@@ -22,7 +22,7 @@ final class WaitingChanges {
   }
 
   /// At most one of each kind, another copy first.
-  func take() -> [ChangesElsewhere] {
+  func drain() -> [ChangesElsewhere] {
     defer { (accounts, logins, revocations, registrations, isOtherCopy) = ([], [], [], [], false) }
     var all: [ChangesElsewhere] = []
     if isOtherCopy { all.append(.otherCopy) }

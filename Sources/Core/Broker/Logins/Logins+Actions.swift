@@ -72,7 +72,7 @@ extension Logins {
     let sentAt = uptime
     let step = provider.resume(login, with: input, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
-    case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
+    case .success(let answer): return await finish(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):
       let error = providers.error(failure, at: provider.name)
       let isRejected = if case .rejected = failure { true } else { false }

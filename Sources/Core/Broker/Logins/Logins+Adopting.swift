@@ -135,7 +135,7 @@ extension Logins {
     let obsolete = revocations.obsolete(for: saved)
     // A code is marked as used earlier, and so are all other callback data in a shared store.
     let unspent: [Expectation] = saved.kind == .deviceCode ? [.login(login.id)] : []
-    revocations.forget(obsolete)
+    revocations.discard(obsolete)
     var attempt = 1
     while true {
       let before = accounts[login.account]

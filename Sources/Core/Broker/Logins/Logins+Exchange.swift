@@ -6,12 +6,12 @@ import OAuth
 // The exchange of a callback's data. Each step returns the error that ended the login, or nil.
 extension Logins {
   /// Continues with the callback's data. A code is marked as used on disk.
-  func settle(
+  func finish(
     _ answer: LoginAnswer, _ login: SavedLogin, _ target: ProviderEndpoints, sentAt: Duration
   ) async -> RPCError? {
     let provider = target.provider
     guard case .code(let code, let memory) = answer else {
-      return await settle(answer, login, provider, sentAt: sentAt)
+      return await finish(answer, login, provider, sentAt: sentAt)
     }
     guard login.exchangesCode else {
       complete(login, .codeIssued(code, at: now))
@@ -31,12 +31,12 @@ extension Logins {
           "The provider accepts the client in another way, which is used now: start again with `grantctl login`."
       }
       return await fail(login.id, error)
-    case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
+    case .success(let answer): return await finish(answer, login, provider, sentAt: sentAt)
     }
   }
 
   /// The result of a login: its tokens, or a further step for the user.
-  func settle(
+  func finish(
     _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration
   ) async -> RPCError? {
     switch answer {

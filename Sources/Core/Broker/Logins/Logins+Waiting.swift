@@ -170,13 +170,13 @@ extension Logins {
   func end(_ id: LoginID, _ phase: Login.Phase) -> SavedLogin? {
     guard let login = table[id], login.endedAt == nil else { return nil }
     table[id]?.phase = phase
-    table[id]?.saved.forgetSecrets()
+    table[id]?.saved.clearSecrets()
     waiters.wake(.login(id))
-    forgetOld()
+    removeOld()
     return login.saved
   }
 
-  func forgetOld() {
+  func removeOld() {
     let ended = table.all.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
     let tooMany = ended.count - Limit.endedLogins
     for (index, login) in ended.enumerated() {

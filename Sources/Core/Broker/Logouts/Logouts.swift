@@ -36,7 +36,7 @@ final class Logouts: Piece {
         hint: "Remove [account.\(account)] from the configuration, then `grantctl reload`.")
     }
     if let reach = params.where { try check(reach, of: account) }
-    let (grant, pending) = try await forget(account, revoke: params.revoke ?? true, reach: params.where)
+    let (grant, pending) = try await remove(account, revoke: params.revoke ?? true, reach: params.where)
     accounts.changed(account)
     logger.notice(
       "forgot \(account)", metadata: ["account": "\(account)", "provider": "\(grant.saved.provider)"])
@@ -70,7 +70,7 @@ final class Logouts: Piece {
   /// - Parameters:
   ///   - replacing: also a row that cannot be read.
   ///   - isMeant: called under the account's lock; if false nothing is removed.
-  func forget(
+  func remove(
     _ account: AccountName, revoke: Bool, reach: String? = nil, replacing: Bool = true,
     where isMeant: (Grant) -> Bool = { _ in true }
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {

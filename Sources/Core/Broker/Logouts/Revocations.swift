@@ -39,7 +39,7 @@ final class Revocations: Piece {
 
   /// Those that are obsolete: their answers put nothing back. Before the commit that removes them; where that fails,
   /// ``takeOver(_:)`` again.
-  func forget(_ revocations: [PendingRevocation]) { for revocation in revocations { remove(revocation.id) } }
+  func discard(_ revocations: [PendingRevocation]) { for revocation in revocations { remove(revocation.id) } }
 
   private func set(_ revocation: PendingRevocation) {
     let id = revocation.id
@@ -175,19 +175,19 @@ final class Revocations: Piece {
     guard await isOurs(revocation) else { return unsent(revocation, step) }
     guard providers[revocation.provider] != nil else {
       // It may be configured again: the token is valid until its revocation.
-      return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
+      return await finish(revocation, step, .retryLater(after: nil), "the provider is not configured")
     }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: revocation.provider) {
     case .success(let known): target = known
-    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    case .failure(let failure): return await finish(revocation, step, .retryLater(after: nil), failure.message)
     }
     guard await isOurs(revocation) else { return unsent(revocation, step) }
     // The token is live at the server that issued it, and no other can end it: it would only learn it. How that server is
     // asked, and by which client, is in no configuration any more. It may be configured again; until then, or until it is
     // given up after a week, the token stays here. One that is on its way already is revoked where it was issued.
     guard revocation.context[Self.issuerKey].map({ $0 == target.issuer.text }) ?? true else {
-      return await settle(
+      return await finish(
         revocation, step, .retryLater(after: nil),
         "the token is of another server or client than the provider is now; it is revoked if that is configured again")
     }
@@ -199,7 +199,7 @@ final class Revocations: Piece {
       case .success(let issued):
         (token, hint) = (issued.accessToken, "access_token")
         await keep(issued.refreshToken, for: &revocation)
-      case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
+      case .failure(let failure): return await finish(revocation, step, failure.ofRevocation, failure.message)
       }
     }
     guard await isOurs(revocation) else { return unsent(revocation, step) }
@@ -210,8 +210,8 @@ final class Revocations: Piece {
       return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
     }
     switch await connection.send(request, for: .revocations) {
-    case .success(let response): return await settle(revocation, step, provider.revocationOutcome(response), nil)
-    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    case .success(let response): return await finish(revocation, step, provider.revocationOutcome(response), nil)
+    case .failure(let failure): return await finish(revocation, step, .retryLater(after: nil), failure.message)
     }
   }
 
@@ -331,7 +331,7 @@ final class Revocations: Piece {
     if !isWanted(revocation) { await drop(revocation) }
   }
 
-  private func settle(
+  private func finish(
     _ revocation: PendingRevocation, _ step: String, _ outcome: RevocationOutcome, _ message: String?
   ) async -> AccountLogout.Step {
     switch outcome {

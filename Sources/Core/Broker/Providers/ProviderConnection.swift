@@ -265,7 +265,7 @@ final class ProviderConnection: Piece {
   /// Its result.
   ///
   /// - Returns: whether it had no effect because the server's nonce was missing, which the next one has.
-  func noteNonce(_ response: HTTPResponse, to request: HTTPRequest) -> Bool {
+  func recordNonce(_ response: HTTPResponse, to request: HTTPRequest) -> Bool {
     guard !request.signatures.isEmpty, let fresh = response.dpopNonce else { return false }
     if observed.nonces[request.origin] == nil, observed.nonces.count >= Limit.nonces { observed.nonces = [:] }
     defer { observed.nonces[request.origin] = fresh }

@@ -36,13 +36,13 @@ final class ProviderDirectory: Piece {
   func add(_ provider: any Provider) -> ProviderConnection {
     let connection = connection(to: provider)
     connections[provider.name] = connection
-    noteIssuer(of: provider)
+    recordIssuer(of: provider)
     return connection
   }
 
   func remove(_ name: ProviderName) {
     connections[name] = nil
-    measures.forget(name)
+    measures.remove(name)
   }
 
   /// A connection to a provider that is not active, or not yet.
@@ -75,7 +75,7 @@ final class ProviderDirectory: Piece {
     for name in Array(connections.keys) where !kept.contains(name) { remove(name) }
     for provider in providers {
       (connections[provider.name] ?? add(provider)).configure(provider)
-      noteIssuer(of: provider)
+      recordIssuer(of: provider)
     }
   }
 
@@ -87,7 +87,7 @@ final class ProviderDirectory: Piece {
 
   // MARK: Who issued what
 
-  private func noteIssuer(of provider: any Provider) {
+  private func recordIssuer(of provider: any Provider) {
     let issuer = TokenIssuer(provider)
     issuers[provider.name, default: TokenIssuers(issuer)].configure(issuer, at: now)
   }

@@ -52,14 +52,14 @@ final class Registrations: Piece {
   func changedElsewhere(_ names: Set<ProviderName>) async {
     let stored: [SavedRegistration]
     do throws(StoreError) { stored = try await journal.store.registrations() } catch {
-      for name in names { journal.leavesUndecided(name) }
+      for name in names { journal.markUndecided(name) }
       return journal.failed(error)
     }
     for name in names where !pending.contains(name) || saved[name] == nil {
       let new = stored.first { $0.provider == name }
       // keep(over:) decides, or the next look at the disk.
       if new == nil, journal.store.isOtherCopy {
-        journal.leavesUndecided(name)
+        journal.markUndecided(name)
         continue
       }
       saved[name] = new
@@ -80,7 +80,7 @@ final class Registrations: Piece {
       // It may have been removed since.
       guard saved[name] == registration else { continue }
       guard copy.removedRegistrations[name].map({ $0 < registration.createdAt }) ?? true else {
-        journal.leavesUndecided(name)
+        journal.markUndecided(name)
         continue
       }
       do throws(StoreError) {

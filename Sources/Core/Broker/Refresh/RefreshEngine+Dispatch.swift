@@ -185,7 +185,7 @@ extension RefreshEngine {
     else {
       asked.connection.gate.withdrawn(ticket, at: uptime)
       // It could not begin, so it is neither due nor stalled.
-      queues.forget(account)
+      queues.remove(account)
       return
     }
     inFlight += 1

@@ -85,7 +85,7 @@ extension RefreshEngine {
     trades.fetched[account] = nil
     trades.fetching.insert(account)
     queues[name]?.unwant(account)
-    place(account)
+    reschedule(account)
     inFlight += 1
     Task {
       let failure = await fetch(source, for: account)
@@ -95,7 +95,7 @@ extension RefreshEngine {
         if let failure { await blocked(account, failure) } else { trades.fetched[account] = uptime }
       }
       inFlight -= 1
-      place(account)
+      reschedule(account)
       accounts.changed(account)
     }
   }

@@ -40,7 +40,7 @@ extension RefreshEngine {
         // It may have ended by the store's clock, or end before it is prolonged: callers that still need it ask again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
       case .held(let holder):
-        leases.noteHolder(
+        leases.recordHolder(
           of: account, holder.name, until: uptime + max(holder.remaining, Limit.leaseRecheck))
         return .unwanted
       }

@@ -121,7 +121,7 @@ extension RefreshEngine {
     guard connection.learned != before else { return }
     // The announcement of its accounts' ends depends only on the lifetime: many grants may end at once.
     if connection.learned.lifetime != before.lifetime {
-      placeAgain(accounts.names(at: name))
+      rescheduleAll(accounts.names(at: name))
       wakeScheduler()
     }
     await providers.saveLearned(name)

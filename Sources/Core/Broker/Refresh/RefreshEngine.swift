@@ -62,7 +62,7 @@ final class RefreshEngine: Piece {
     for _ in 0..<Batch.light {
       guard let (account, moment) = queues.schedule.first(), moment <= now else { return false }
       _ = queues.schedule.popFirst()
-      look(at: account)
+      examine(account)
     }
     return true
   }
@@ -72,42 +72,42 @@ final class RefreshEngine: Piece {
 
   /// Updates the moments of changed accounts.
   func reschedule() {
-    for account in accounts.takeTouched() { place(account) }
+    for account in accounts.drainTouched() { reschedule(account) }
   }
 
   /// Something is due for the account: an announcement, its end, or a refresh.
-  private func look(at account: AccountName) {
+  private func examine(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else { return }
     announceIfDue(account, grant)
     if let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment <= now, !grant.saved.isRenewable {
       endIfDue(account)
     }
-    place(account)
+    reschedule(account)
   }
 
   /// The next moment of each of these accounts may be another than before.
-  func placeAgain(_ names: SortedNames) {
+  func rescheduleAll(_ names: SortedNames) {
     sweep(names) { [self] account in
-      place(account)
+      reschedule(account)
       wakeScheduler()
     }
   }
 
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
-  func place(_ account: AccountName) {
+  func reschedule(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else {
       trades.fetched[account] = nil
-      budgets.replacements.forget(account)
+      budgets.replacements.remove(account)
       queues.schedule.remove(account)
       endings.remove(account)
-      queues.forget(account)
+      queues.remove(account)
       return
     }
-    place(account, grant)
+    reschedule(account, grant)
   }
 
   /// - Parameter grant: the grant without its secrets.
-  func place(_ account: AccountName, _ grant: Grant) {
+  func reschedule(_ account: AccountName, _ grant: Grant) {
     let name = grant.saved.provider
     let (lease, isFetching) = (leaseElsewhere(account), trades.fetching.contains(account))
     let moment = isFetching ? nil : grant.nextMoment(policy: accounts.refreshPolicy, at: now)
@@ -119,9 +119,9 @@ final class RefreshEngine: Piece {
       isGood: grant.saved.standing == .good, isStalled: isStalled,
       canLose: accounts.canLose(grant.saved), isAtRisk: grant.intent != nil,
       unansweredSince: grant.intent?.sentAt)
-    queues.place(account, at: name, place)
+    queues.insert(account, at: name, place)
     let announcement = nextAnnouncement(grant)
-    let soon = placeEnding(account, grant)
+    let soon = recordEnding(account, grant)
     guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement, soon].compactMap(\.self).min() else {
       return queues.schedule.remove(account)
     }
@@ -129,7 +129,7 @@ final class RefreshEngine: Piece {
   }
 
   /// Stores the end of the refresh token; returns when that will be soon, if it is not yet.
-  private func placeEnding(_ account: AccountName, _ grant: Grant) -> Timestamp? {
+  private func recordEnding(_ account: AccountName, _ grant: Grant) -> Timestamp? {
     if case .loginRequired = grant.saved.standing {
       endings.remove(account)
       return nil
@@ -138,7 +138,7 @@ final class RefreshEngine: Piece {
       endings.remove(account)
       return nil
     }
-    endings.place(account, at: grant.saved.provider, end: end.at, isSoon: soon < now)
+    endings.insert(account, at: grant.saved.provider, end: end.at, isSoon: soon < now)
     return soon < now ? nil : soon + .milliseconds(1)
   }
 
@@ -156,10 +156,10 @@ final class RefreshEngine: Piece {
 
   /// Another broker that shares the store changed the accounts, or gave their leases back.
   func changedElsewhere(_ names: Set<AccountName>) async {
-    for account in names { _ = leases.forgetHolder(of: account) }
+    for account in names { _ = leases.removeHolder(of: account) }
     await accounts.changedElsewhere(names)
     // Leases that were asked for during this time, with the accounts' locks, were answered before.
-    for account in names where leases.forgetHolder(of: account) { accounts.changed(account) }
+    for account in names where leases.removeHolder(of: account) { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.
@@ -203,10 +203,10 @@ final class RefreshEngine: Piece {
   }
 
   /// An administrator demands a refresh although another broker's may be under way.
-  func takeLease(of account: AccountName) {
+  func forceLease(of account: AccountName) {
     guard journal.isShared, accounts[account]?.phase == .idle else { return }
     leases.forced.insert(account)
-    if leases.forgetHolder(of: account) { accounts.changed(account) }
+    if leases.removeHolder(of: account) { accounts.changed(account) }
   }
 
   /// A caller with `manage` has it tried now, regardless of the delay after a failure or from the provider.

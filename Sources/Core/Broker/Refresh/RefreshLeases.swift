@@ -35,12 +35,12 @@ struct RefreshLeases {
     var latestSend: Duration
   }
 
-  mutating func noteHolder(of account: AccountName, _ name: String, until end: Duration) {
+  mutating func recordHolder(of account: AccountName, _ name: String, until end: Duration) {
     elsewhere[account] = Elsewhere(name: name, end: end)
   }
 
   /// True: another broker had the account's lease until now, as far as was known.
-  mutating func forgetHolder(of account: AccountName) -> Bool { elsewhere.removeValue(forKey: account) != nil }
+  mutating func removeHolder(of account: AccountName) -> Bool { elsewhere.removeValue(forKey: account) != nil }
 
   /// The other broker that may be refreshing the account; nil: none is.
   mutating func holder(of account: AccountName, at uptime: Duration) -> Elsewhere? {

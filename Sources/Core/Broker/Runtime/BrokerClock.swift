@@ -20,7 +20,7 @@ final class BrokerClock {
   /// Reads the wall clock again.
   ///
   /// - Returns: how far it was set; nil: it was not.
-  func look() -> Duration? {
+  func read() -> Duration? {
     let uptime = uptime
     let wall = system.now()
     let step = wall - (anchor.wall + (uptime - anchor.uptime))

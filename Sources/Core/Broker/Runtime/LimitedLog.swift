@@ -15,7 +15,7 @@ final class LimitedLog {
   func refused(
     _ text: @autoclosure () -> String, level: Logger.Level = .warning, metadata: @autoclosure () -> Logger.Metadata
   ) {
-    if let omitted = budget.take(at: runtime.clock.uptime) {
+    if let omitted = budget.acquire(at: runtime.clock.uptime) {
       let more = omitted > 0 ? "; \(omitted) more before it" : ""
       return runtime.logger.log(level: level, "refused \(text())\(more)", metadata: metadata())
     }

@@ -11,7 +11,7 @@ struct Locks<Key: Hashable & Sendable>: Sendable {
   func waiting(for key: Key) -> Int { waiters[key]?.count ?? 0 }
 
   /// Takes the lock where it is free.
-  mutating func take(_ key: Key) -> Bool {
+  mutating func acquire(_ key: Key) -> Bool {
     guard waiters[key] == nil else { return false }
     waiters[key] = []
     return true
@@ -22,7 +22,7 @@ struct Locks<Key: Hashable & Sendable>: Sendable {
     waiters[key]?.append(continuation)
   }
 
-  mutating func leave(_ key: Key) {
+  mutating func release(_ key: Key) {
     // In place: a copy would cost as much as the queue is long.
     guard let next = waiters[key]?.popFirst() else {
       waiters[key] = nil

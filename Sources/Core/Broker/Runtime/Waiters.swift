@@ -91,7 +91,7 @@ final class Waiters {
   func callerWaits(
     for key: Key, of holder: Holder, until deadline: Duration, session: (any Session)? = nil
   ) async throws(RPCError) {
-    switch shares.take(for: holder) {
+    switch shares.acquire(for: holder) {
     case nil: break
     case .ofAll: throw RPCError(.overloaded, "too many requests are waiting")
     case .ofHolder, .ofUser: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")

@@ -62,7 +62,7 @@ public final class ConnectionForwardCache {
       let permission = broker.door.authorizer.inForce.permission(
         principal, .use, RequestSend.name, account, request: request),
       permission.scopes == nil, permission.confirmation == nil,
-      broker.door.authorizer.rates.take(who, of: holder) == nil
+      broker.door.authorizer.rates.acquire(who, of: holder) == nil
     else { return nil }
     record(account, known, permission.rule)
     return AuthorizedRequest(
@@ -78,7 +78,7 @@ public final class ConnectionForwardCache {
   ///
   /// - Parameter forward: the request.
   public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
-    forget(forward.account)
+    remove(forward.account)
     guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
       !slot.entry.reporters.contains(Reporter(principal)), sent.target.hasSuffix(forward.target),
       sent.headers == forward.headers + sent.basis.added
@@ -91,7 +91,7 @@ public final class ConnectionForwardCache {
     latest = (forward.account, known)
   }
 
-  private func forget(_ account: String) {
+  private func remove(_ account: String) {
     kept[account] = nil
     if latest?.account == account { latest = nil }
   }
@@ -99,7 +99,7 @@ public final class ConnectionForwardCache {
   private func known(_ account: String) -> Known? {
     guard let known = latest?.account == account ? latest?.known : kept[account] else { return nil }
     guard !known.slot.isWithdrawn else {
-      forget(account)
+      remove(account)
       return nil
     }
     latest = (account, known)

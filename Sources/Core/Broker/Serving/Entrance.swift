@@ -21,13 +21,13 @@ public final class Entrance: Sendable {
 
   init() {}
 
-  /// Returns when the request may be decided: ``leave()`` must follow. False: too many requests wait.
+  /// Returns when the request may be decided: ``release()`` must follow. False: too many requests wait.
   public func enter(_ holder: Holder) async -> Bool {
     guard !state.withLock({ $0.admit() }) else { return true }
     return await withCheckedContinuation { continuation in
       let answer: Bool? = state.withLock { state in
         if state.admit() { return true }
-        guard state.shares.take(for: holder) == nil else { return false }
+        guard state.shares.acquire(for: holder) == nil else { return false }
         state.waiting.append(continuation, for: holder, of: holder.user)
         return nil
       }
@@ -36,9 +36,9 @@ public final class Entrance: Sendable {
   }
 
   /// The request is decided.
-  public func leave() {
+  public func release() {
     let next = state.withLock { state in
-      guard let next = state.waiting.take() else {
+      guard let next = state.waiting.popFirst() else {
         state.inside -= 1
         return nil as CheckedContinuation<Bool, Never>?
       }

@@ -70,7 +70,7 @@ extension Router: LoopbackBroker {
         // From now on the token is known on event loops, until it is another.
         let account = authorized.call.question.account
         if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
-        authorized.basis.note(broker.cache.slot(of: account))
+        authorized.basis.record(broker.cache.slot(of: account))
         return authorized
       }, recorded: { _ in .init(status: 0, headers: [:]) })
     return await broker.door.pass(use, by: session)

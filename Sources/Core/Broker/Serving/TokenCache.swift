@@ -99,7 +99,7 @@ public final class TokenCache: Sendable {
     guard let permission = inForce.permission(principal, .use, TokenGet.name, account),
       permission.scopes == nil, permission.confirmation == nil, !entry.reporters.contains(reporter)
     else { return .refused(known.slot, epoch: epoch) }
-    recipients.note(account, entry.generation, to: reporter)
+    recipients.record(account, entry.generation, to: reporter)
     return .found(
       Found(
         slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,

@@ -26,8 +26,8 @@ final class AccountViews: Piece {
     guard lists.waiting(for: holder) < Limit.waitingLists else {
       throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
     }
-    if !lists.take(holder) { await withCheckedContinuation { lists.wait(for: holder, $0) } }
-    defer { lists.leave(holder) }
+    if !lists.acquire(holder) { await withCheckedContinuation { lists.wait(for: holder, $0) } }
+    defer { lists.release(holder) }
     return try await makeList(params, for: session)
   }
 

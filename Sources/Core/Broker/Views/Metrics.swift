@@ -73,7 +73,7 @@ final class Metrics {
   func eventDropped() { eventsDropped += 1 }
 
   /// Forgets a provider that is no longer configured.
-  func forget(_ provider: ProviderName) { providers[provider] = nil }
+  func remove(_ provider: ProviderName) { providers[provider] = nil }
 }
 
 /// How a refresh ended.

@@ -20,7 +20,7 @@ final class Summary {
   func subscribe(_ action: @escaping @Sendable (String) -> Void) { self.action = action }
 
   /// The current summary.
-  func tell(_ text: String) {
+  func report(_ text: String) {
     isDue = false
     guard let action, text != said else { return }
     said = text

@@ -108,12 +108,12 @@ extension Grant {
     rejectedGeneration = mainGeneration
     wanted = []
     waitsForProvider = false
-    forgetImport()
+    clearImport()
     saved.standing = .loginRequired(.identityChanged, failure)
   }
 
   /// A later login must not use the refresh token of another user.
-  mutating func forgetImport() {
+  mutating func clearImport() {
     intent = nil
     saved.refreshToken = nil
     saved.previousRefreshToken = nil

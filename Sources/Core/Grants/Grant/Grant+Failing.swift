@@ -28,7 +28,7 @@ extension Grant {
     countLonely(lastSuccessOfOthers)
     if refuses(attempt.key, failure, told) {
       // A status without an error code may come from a proxy in front of the provider.
-      if case .requestRefused(_, nil, _) = failure {} else { takeBackIntent() }
+      if case .requestRefused(_, nil, _) = failure {} else { revertIntent() }
       return .refused(saved)
     }
     if !attempt.key.isNarrowed { isDoubted = false }
@@ -38,7 +38,7 @@ extension Grant {
     // A login cannot repair a grant without a user.
     case .ended where saved.kind.isUnattended:
       saved.standing = .misconfigured(told)
-      takeBackIntent()
+      revertIntent()
       return .misconfigured(saved)
     case .ended(let reason, _, _):
       if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
@@ -49,13 +49,13 @@ extension Grant {
       let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
       saved.standing = .loginRequired(final, told)
       saved.isRefusedOnce = final == .refused && mayPass(failure)
-      if isUnproven, reason == .identityChanged { forgetImport() }
+      if isUnproven, reason == .identityChanged { clearImport() }
       // A login that returns no new refresh token keeps this one and its history.
-      takeBackIntent()
+      revertIntent()
       return .ended(saved, final)
     case .misconfigured:
       saved.standing = .misconfigured(told)
-      takeBackIntent()
+      revertIntent()
       if !saved.kind.isUnattended, failure.oauth != nil {
         countRefusal(at: now, lastSuccessOfOthers: lastSuccessOfOthers)
       }
@@ -109,7 +109,7 @@ extension Grant {
     saved.refreshToken = previous
     saved.standing = .failing(failure, count: 1, retryAt: now)
     // Whether a rotation was lost does not depend on which of the two tokens is tried.
-    takeBackIntent()
+    revertIntent()
     intent = intent.map {
       RefreshIntent(
         account: $0.account, refreshTokenHash: previous.fingerprint, sentAt: $0.sentAt, attempts: $0.attempts)
@@ -141,7 +141,7 @@ extension Grant {
     let planned = delays[min(count, delays.count) - 1]
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
     var asked = min(retryAfter ?? .zero, policy.longestRetryAfter)
-    if !acted { takeBackIntent() }
+    if !acted { revertIntent() }
     // A rotation whose response was lost, now or earlier, can be requested again while the old refresh token is
     // accepted; after that there is no hurry. This also shortens the provider's `Retry-After`: without an attempt in
     // that time the grant ends.

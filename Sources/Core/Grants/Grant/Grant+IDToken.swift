@@ -133,7 +133,7 @@ extension Grant {
   }
 
   /// A refresh of the login's own token was answered.
-  mutating func noteIDToken(of issued: Issued, at now: Timestamp) {
+  mutating func recordIDToken(of issued: Issued, at now: Timestamp) {
     let outcome: RefreshedIDToken.Outcome =
       switch (issued.idToken, issued.warning) {
       case (nil, let warning?): .refused(warning)

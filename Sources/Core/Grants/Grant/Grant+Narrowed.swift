@@ -136,7 +136,7 @@ extension Grant {
 
   private mutating func dropVainWishes(at now: Timestamp, narrowing: NarrowingMethod) {
     wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
-    if narrowing == .unavailable { forgetNarrowedWishes() }
+    if narrowing == .unavailable { clearNarrowedWishes() }
   }
 
   /// The token to request now: the login's own first, since most callers need it; then those of the requesters in
@@ -163,7 +163,7 @@ extension Grant {
   }
 
   /// Stops requesting narrowed tokens, even if callers used them.
-  private mutating func forgetNarrowedWishes() {
+  private mutating func clearNarrowedWishes() {
     wanted.removeAll(where: \.key.isNarrowed)
     for key in narrowed.keys { narrowed[key]?.isAsked = false }
   }

@@ -58,7 +58,7 @@ extension Grant {
   public mutating func withdrawn(_ attempt: Attempt) {
     guard phase == .refreshing(attempt) else { return }
     phase = .idle
-    if !attempt.isExchange { takeBackIntent() }
+    if !attempt.isExchange { revertIntent() }
   }
 
   /// Another broker refreshed first: the result of this request is discarded.
@@ -149,7 +149,7 @@ extension Grant {
     grant.isRefusedOnce = false
     // A narrowed response must not change the granted scopes or the identity.
     if !attempt.key.isNarrowed {
-      noteIDToken(of: issued, at: attempt.sentAt)
+      recordIDToken(of: issued, at: attempt.sentAt)
       if let idToken = issued.idToken { grant.idToken = idToken }
       if let identity = issued.identity {
         if isUnproven, identity.subject == saved.identity?.subject { grant.kind = .imported }
@@ -296,7 +296,7 @@ extension Grant {
   }
 
   /// This request certainly changed nothing; whether an earlier one did is still unknown.
-  mutating func takeBackIntent() {
+  mutating func revertIntent() {
     guard var intent else { return }
     intent.attempts -= 1
     self.intent = intent.attempts > 0 ? intent : nil

@@ -50,7 +50,7 @@ public struct ProviderGate: Sendable {
       guard next <= now else { return .later(next) }
       // The first probe is always sent. While it is stuck, further probes may use the provider's limit, at least two.
       if case .probing = circuit.state, inFlight >= max(policy.concurrentPerProvider, 2) { return .full }
-      let ticket = place(isProbe: true)
+      let ticket = issueTicket(isProbe: true)
       circuit.probes(ticket.number, at: now)
       return .go(ticket)
     }
@@ -61,13 +61,13 @@ public struct ProviderGate: Sendable {
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
     var pace = (isWanted ? wanted : background) ?? RateCredit(full: rate, at: now)
     if !isUrgent, let next = limit.wait(at: now) { return .later(next) }
-    if let next = pace.take(rate, at: now) { return .later(next) }
+    if let next = pace.acquire(rate, at: now) { return .later(next) }
     if isWanted { wanted = pace } else { background = pace }
     limit.sends(at: now)
-    return .go(place(isProbe: false))
+    return .go(issueTicket(isProbe: false))
   }
 
-  private mutating func place(isProbe: Bool) -> Ticket {
+  private mutating func issueTicket(isProbe: Bool) -> Ticket {
     tickets += 1
     inFlight += 1
     return Ticket(number: tickets, openings: circuit.openings, isProbe: isProbe)
@@ -83,7 +83,7 @@ public struct ProviderGate: Sendable {
 
   /// The provider responded, even if only with a refusal. Without a ticket: late, after the permit was released.
   public mutating func answered(_ ticket: Ticket?, at now: Duration, policy: RefreshPolicy) -> Turn {
-    if let ticket { leave(ticket) }
+    if let ticket { release(ticket) }
     limit.accepts(at: now)
     return responded(policy: policy)
   }
@@ -92,7 +92,7 @@ public struct ProviderGate: Sendable {
   public mutating func limited(
     _ ticket: Ticket?, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy
   ) -> (Turn, isNew: Bool) {
-    if let ticket { leave(ticket) }
+    if let ticket { release(ticket) }
     let isNew = limit.limits(
       ticket?.number ?? tickets, last: tickets, retryAfter: retryAfter, at: now, policy: policy)
     return (responded(policy: policy), isNew)
@@ -110,7 +110,7 @@ public struct ProviderGate: Sendable {
     _ ticket: Ticket, _ failure: FailureRecord, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
     jitter: Double
   ) -> Turn {
-    leave(ticket)
+    release(ticket)
     // Sent before the circuit opened: already known. Sent before it closed: another request was answered since.
     guard ticket.openings == circuit.openings, !hasRecovered(since: ticket) else { return .nothing }
     let isNew = circuit.failed(
@@ -136,12 +136,12 @@ public struct ProviderGate: Sendable {
 
   /// The broker decided not to send it.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
-    leave(ticket)
+    release(ticket)
     if !ticket.isProbe { limit.withdraws(at: now) }
     if ticket.isProbe { circuit.withdrawn(ticket.number, at: now) }
   }
 
-  private mutating func leave(_ ticket: Ticket) {
+  private mutating func release(_ ticket: Ticket) {
     inFlight = max(0, inFlight - 1)
     if ticket.number <= lastStale { stale = max(0, stale - 1) }
   }
@@ -177,7 +177,7 @@ struct RateCredit: Sendable {
   }
 
   /// Uses one credit; without credit, returns the time until the next.
-  mutating func take(_ rate: Double, at now: Duration) -> Duration? {
+  mutating func acquire(_ rate: Double, at now: Duration) -> Duration? {
     let passed = max(.zero, now - at)
     credit = min(rate * RefreshPolicy.rateBurst, credit + rate * Double(passed.milliseconds) / 1000)
     at = now

@@ -69,7 +69,7 @@ extension SavedLogin {
 
   /// The login has ended, so the secrets of its requests are deleted. Its state is kept to recognise a repeated
   /// callback.
-  public mutating func forgetSecrets() {
+  public mutating func clearSecrets() {
     (nonce, verifier, dpopKey, device, memory) = (nil, nil, nil, nil, [:])
     link?.request = nil
   }

@@ -41,18 +41,18 @@ public struct AuthorizationResponse: Sendable {
   }
 
   init(_ values: [String: String], fragmentNames: Set<String> = []) throws(CallbackError) {
-    func take(_ name: String, _ limit: Int) throws(CallbackError) -> String? {
+    func read(_ name: String, _ limit: Int) throws(CallbackError) -> String? {
       guard let value = values[name] else { return nil }
       guard value.utf8.count <= limit else { throw .tooLarge }
       return value.isEmpty ? nil : value
     }
-    state = try take("state", Self.longestState).map(Secret.init)
-    code = try take("code", Self.longestCode).map(Secret.init)
-    response = try take("response", Self.longestURL).map(Secret.init)
+    state = try read("state", Self.longestState).map(Secret.init)
+    code = try read("code", Self.longestCode).map(Secret.init)
+    response = try read("response", Self.longestURL).map(Secret.init)
     // An empty `iss` is wrong, not missing.
     issuer = values["iss"]
-    _ = try take("iss", Self.longestIssuer)
-    error = try take("error", Self.longestURL).map {
+    _ = try read("iss", Self.longestIssuer)
+    error = try read("error", Self.longestURL).map {
       OAuthError(
         code: OAuthErrorCode(rawValue: $0), description: values["error_description"], uri: values["error_uri"])
     }

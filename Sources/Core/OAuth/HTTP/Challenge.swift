@@ -27,7 +27,7 @@ private struct ChallengeReader {
     skip(", \t")
     while let word = token() {
       skip(" \t")
-      if take("=") {
+      if consume("=") {
         // A parameter belongs to the scheme before it; "token68" is ignored.
         guard !found.isEmpty, let value = value() else { return found }
         let name = word.lowercased()
@@ -45,7 +45,7 @@ private struct ChallengeReader {
     rest = rest.drop { set.contains($0) }
   }
 
-  private mutating func take(_ character: Unicode.Scalar) -> Bool {
+  private mutating func consume(_ character: Unicode.Scalar) -> Bool {
     guard rest.first == UInt8(ascii: character) else { return false }
     rest = rest.dropFirst()
     return true
@@ -62,7 +62,7 @@ private struct ChallengeReader {
 
   private mutating func value() -> String? {
     skip(" \t=")
-    guard take("\"") else { return token() ?? "" }
+    guard consume("\"") else { return token() ?? "" }
     var content: [UInt8] = []
     while let byte = rest.popFirst() {
       switch byte {

@@ -31,7 +31,7 @@ struct Cookies: Sendable, Equatable {
     values.isEmpty ? nil : values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: "; ")
   }
 
-  mutating func take(_ response: HTTPResponse, at now: Timestamp) {
+  mutating func store(_ response: HTTPResponse, at now: Timestamp) {
     for cookie in Self.all(in: response, at: now) { set(cookie) }
   }
 

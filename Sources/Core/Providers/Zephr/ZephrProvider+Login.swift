@@ -72,7 +72,7 @@ extension ZephrProvider {
           nil))
     }
     var cookies = Cookies()
-    cookies.take(response, at: now)
+    cookies.store(response, at: now)
     return .done((url, cookies))
   }
 

@@ -27,7 +27,7 @@ extension ZephrProvider {
       var memory = login.memory
       if let id = response.members.text("tracking_id") { memory[Memory.trackingID] = Secret(String(id.prefix(256))) }
       var cookies = others(memory)
-      cookies.take(response, at: now)
+      cookies.store(response, at: now)
       memory[Memory.cookies] = cookies.header.map(Secret.init)
       return known(session, memory)
     }

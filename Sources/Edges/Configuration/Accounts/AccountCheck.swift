@@ -11,7 +11,7 @@ struct AccountCheck {
   var sources: Settings.Sources
 
   private var title: String { "[account.\(name)]" }
-  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
+  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The account; nil, and a report, if its keys contradict each other.
   func account(report: inout ConfigurationReport) -> DeclaredAccount? {
@@ -19,7 +19,8 @@ struct AccountCheck {
       report.problem("\(title) has no \"\(key)\"", at: place)
     }
     if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
-      report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
+      report.problem(
+        "\"resource\" in \(title) must be an absolute URI without a fragment", at: location(of: "resource"))
     }
     guard let provider = draft.provider, let grant = draft.grant else { return nil }
     checkUses(grant, report: &report)
@@ -61,7 +62,7 @@ struct AccountCheck {
     if let algorithm = draft.key.algorithm, algorithm.isSymmetric {
       report.problem(
         "\"algorithm\" in \(title) is \"\(algorithm.rawValue)\", by which a private key does not sign",
-        at: place(of: "algorithm"))
+        at: location(of: "algorithm"))
       return nil
     }
     let key = keys.signingKey(google?.key ?? text, "key", draft.key, table, report: &report)
@@ -89,7 +90,7 @@ struct AccountCheck {
       return nil
     }
     for (key, other) in [("from", from), ("actor", draft.actor)] where other == name {
-      report.problem("\"\(key)\" in \(title) is the account itself", at: place(of: key))
+      report.problem("\"\(key)\" in \(title) is the account itself", at: location(of: key))
       return nil
     }
     return ExchangeSource(

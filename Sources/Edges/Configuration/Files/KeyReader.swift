@@ -27,7 +27,7 @@ struct KeyReader {
     do throws(SigningKeyError) {
       return try SigningKey.parse(text, algorithm: draft.algorithm, kid: draft.id)
     } catch {
-      note(error, stem, table, report: &report)
+      record(error, stem, table, report: &report)
       return nil
     }
   }
@@ -81,7 +81,7 @@ struct KeyReader {
   }
 
   /// An algorithm that does not fit is the fault of the key that names it.
-  func note(_ error: SigningKeyError, _ stem: String, _ table: [String: Item], report: inout ConfigurationReport) {
+  func record(_ error: SigningKeyError, _ stem: String, _ table: [String: Item], report: inout ConfigurationReport) {
     let keys = ["\(stem)_file", "\(stem)_credential", "client_secret_file", "client_secret_credential"]
     let name = keys.first { table[$0] != nil } ?? "\(stem)_file"
     let place = table[name]?.place ?? FileLocation(file: sources.file)

@@ -18,7 +18,7 @@ struct ClientCheck {
   var keys: KeyReader
 
   private var title: String { keys.title }
-  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
+  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
   private func firstPlace(_ names: [String]) -> FileLocation {
     names.lazy.compactMap { table[$0]?.place }.first ?? place
   }
@@ -82,13 +82,13 @@ struct ClientCheck {
     guard algorithm.isSymmetric else {
       report.problem(
         "\"client_assertion_algorithm\" in \(title) is \"\(algorithm.rawValue)\", and a client secret signs with HS256, "
-          + "HS384 or HS512", at: place(of: "client_assertion_algorithm"))
+          + "HS384 or HS512", at: location(of: "client_assertion_algorithm"))
       return nil
     }
     do throws(SigningKeyError) {
       return try SigningKey.shared(secret, algorithm: algorithm)
     } catch {
-      keys.note(error, "client_secret", table, report: &report)
+      keys.record(error, "client_secret", table, report: &report)
       return nil
     }
   }
@@ -98,12 +98,12 @@ struct ClientCheck {
     if method.needsSecret, !isNamed {
       report.problem(
         "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no client secret",
-        at: place(of: "token_endpoint_auth_method"),
+        at: location(of: "token_endpoint_auth_method"),
         suggestion: "add client_secret_file or client_secret_credential")
     } else if !method.needsSecret, isNamed {
       report.problem(
         "\(title) has a client secret, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
-        at: place(of: "token_endpoint_auth_method"), suggestion: "remove one of them")
+        at: location(of: "token_endpoint_auth_method"), suggestion: "remove one of them")
     }
   }
 
@@ -112,7 +112,7 @@ struct ClientCheck {
     if method == .privateKeyJWT, !isNamed {
       report.problem(
         "\"token_endpoint_auth_method\" in \(title) is \"private_key_jwt\", and there is no client key",
-        at: place(of: "token_endpoint_auth_method"), suggestion: "add client_key_file or client_key_credential")
+        at: location(of: "token_endpoint_auth_method"), suggestion: "add client_key_file or client_key_credential")
     } else if isNamed, method != .privateKeyJWT, !signsWithClientKey {
       report.problem(
         "\(title) has a client key, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
@@ -121,7 +121,7 @@ struct ClientCheck {
     if method != .secretJWT, let algorithm = draft.clientKey.algorithm, algorithm.isSymmetric {
       report.problem(
         "\"client_assertion_algorithm\" in \(title) is \"\(algorithm.rawValue)\", which is for client_secret_jwt alone",
-        at: place(of: "client_assertion_algorithm"))
+        at: location(of: "client_assertion_algorithm"))
     }
   }
 
@@ -131,7 +131,7 @@ struct ClientCheck {
     guard method == .tls || method == .selfSignedTLS, !names(["tls_certificate_file"]) else { return }
     report.problem(
       "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no certificate",
-      at: place(of: "token_endpoint_auth_method"), suggestion: "add tls_certificate_file and tls_key_file")
+      at: location(of: "token_endpoint_auth_method"), suggestion: "add tls_certificate_file and tls_key_file")
   }
 
   /// A setting without effect is an error of its author.
@@ -149,13 +149,13 @@ struct ClientCheck {
     ]
     for use in uses where table[use.key] != nil && !use.isUsed {
       report.problem(
-        "\"\(use.key)\" in \(title) has no use without \(use.needs)", at: place(of: use.key),
+        "\"\(use.key)\" in \(title) has no use without \(use.needs)", at: location(of: use.key),
         suggestion: "add that, or remove this")
     }
     if draft.assertionAudience == "issuer", table["issuer"] == nil {
       report.problem(
         "\"client_assertion_audience\" in \(title) is \"issuer\", and there is none",
-        at: place(of: "client_assertion_audience"), suggestion: "add issuer, or write the audience itself")
+        at: location(of: "client_assertion_audience"), suggestion: "add issuer, or write the audience itself")
     }
   }
 
@@ -166,7 +166,7 @@ struct ClientCheck {
     }
     if client == nil, !names(Self.keyKeys), method != .secretJWT {
       report.problem(
-        "\"request_object\" in \(title) needs a key to sign with", at: place(of: "request_object"),
+        "\"request_object\" in \(title) needs a key to sign with", at: location(of: "request_object"),
         suggestion: "add request_object_key_file or client_key_file")
     }
     return client

@@ -11,7 +11,7 @@ extension ProviderSectionCheck {
     let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
     for key in parameters where table[key] != nil && draft.authorization.parameters[key] != nil {
       report.problem(
-        "\(title) has \"\(key)\" both as a key and in \"authorization_parameters\"", at: place(of: key),
+        "\(title) has \"\(key)\" both as a key and in \"authorization_parameters\"", at: location(of: key),
         suggestion: "keep one of them")
     }
   }
@@ -28,7 +28,7 @@ extension ProviderSectionCheck {
     guard discovery == nil else { return }
     for need in needs where need.isThere && table[need.needed] == nil {
       report.problem(
-        "\"\(need.key)\" in \(title) needs \"\(need.needed)\", which is not there", at: place(of: need.key),
+        "\"\(need.key)\" in \(title) needs \"\(need.needed)\", which is not there", at: location(of: need.key),
         suggestion: "add it, or remove \(need.key)")
     }
   }
@@ -37,31 +37,32 @@ extension ProviderSectionCheck {
     if draft.logout.backchannel, kind != .oidc {
       report.problem(
         "\"backchannel_logout\" in \(title) is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",
-        at: place(of: "backchannel_logout"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
+        at: location(of: "backchannel_logout"),
+        suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
     }
     if draft.maxAge != nil, kind != .oidc {
       report.problem(
         "\"max_age\" in \(title) cannot be checked: there are ID tokens with kind \"oidc\" alone",
-        at: place(of: "max_age"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
+        at: location(of: "max_age"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
     }
     if draft.token.dpop, draft.token.response.tokenType == "Bearer" {
       report.problem(
         "\"assumed_token_type\" in \(title) is \"Bearer\", and tokens are asked for with dpop",
-        at: place(of: "assumed_token_type"), suggestion: "remove one of them")
+        at: location(of: "assumed_token_type"), suggestion: "remove one of them")
     } else if !draft.token.dpop, draft.token.response.tokenType == "DPoP" {
       report.problem(
-        "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: place(of: "assumed_token_type"),
+        "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: location(of: "assumed_token_type"),
         suggestion: "set dpop = true")
     }
     if draft.logout.revokesReplaced, draft.logout.revocation == .bearer {
       report.problem(
         "\"revoke_replaced\" in \(title) is true, and \"revocation_style\" is \"bearer\", which ends the new login too",
-        at: place(of: "revoke_replaced"), suggestion: "remove one of them")
+        at: location(of: "revoke_replaced"), suggestion: "remove one of them")
     }
     if draft.token.dpop, draft.logout.revocation == .bearer {
       report.problem(
         "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are not bearer tokens",
-        at: place(of: "revocation_style"), suggestion: "remove one of them")
+        at: location(of: "revocation_style"), suggestion: "remove one of them")
     }
   }
 }

@@ -18,14 +18,14 @@ extension ProviderSectionCheck {
     guard draft.signIn.allowsImplicit else {
       report.problem(
         "\"response_type\" in \(title) is \"token\": tokens would come by the browser, which may leak them "
-          + "(RFC 9700 §2.1.2), and could not be refreshed", at: place(of: "response_type"),
+          + "(RFC 9700 §2.1.2), and could not be refreshed", at: location(of: "response_type"),
         suggestion: "leave it out; if the provider has no codes, set allow_implicit = true")
       return
     }
     if kind == .oidc {
       report.problem(
         "\"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nothing proves for whom the "
-          + "token is", at: place(of: "response_type"),
+          + "token is", at: location(of: "response_type"),
         suggestion: "leave it out, or write kind = \"oauth2\" if the provider has nothing else")
     }
     let clashes: [(key: String, isThere: Bool)] = [
@@ -39,7 +39,7 @@ extension ProviderSectionCheck {
     ]
     for clash in clashes where clash.isThere {
       report.problem(
-        "\"\(clash.key)\" in \(title) makes no sense with response_type = \"token\"", at: place(of: clash.key),
+        "\"\(clash.key)\" in \(title) makes no sense with response_type = \"token\"", at: location(of: clash.key),
         suggestion: "remove one of them")
     }
   }
@@ -51,7 +51,7 @@ extension ProviderSectionCheck {
     for (key, words) in [("prompt", said), ("native_prompts", native ?? [])] {
       guard let other = words.first(where: { !known.contains($0) }) else { continue }
       report.problem(
-        "\"\(key)\" in \(title) has \(quoted(other)), which \"allowed_prompts\" does not", at: place(of: key),
+        "\"\(key)\" in \(title) has \(quoted(other)), which \"allowed_prompts\" does not", at: location(of: key),
         suggestion: didYouMean(other, known))
     }
   }
@@ -59,7 +59,7 @@ extension ProviderSectionCheck {
   private func checkApps(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     let settings = draft.signIn.settings
     func clash(_ key: String, _ why: String) {
-      report.problem("\"\(key)\" in \(title) \(why)", at: place(of: key), suggestion: "remove one of them")
+      report.problem("\"\(key)\" in \(title) \(why)", at: location(of: key), suggestion: "remove one of them")
     }
     if settings.native.prompts != nil,
       draft.signsRequests || (draft.authorization.par == .always && !settings.staysInFront)
@@ -77,7 +77,7 @@ extension ProviderSectionCheck {
     let pushes = "pushed_authorization_request_endpoint"
     if settings.prefill != nil, discovery == nil, table[pushes] == nil {
       report.problem(
-        "\"prefill\" in \(title) needs \"\(pushes)\", which is not there", at: place(of: "prefill"),
+        "\"prefill\" in \(title) needs \"\(pushes)\", which is not there", at: location(of: "prefill"),
         suggestion: "add it, or remove prefill")
     }
     for app in settings.native.apps where app.url.scheme == "https" || app.url.scheme == "http" {
@@ -86,7 +86,7 @@ extension ProviderSectionCheck {
       }
       report.problem(
         "\"native_apps\" in \(title): \(quoted(app.name)) must be at an https URL without user or fragment",
-        at: place(of: "native_apps"))
+        at: location(of: "native_apps"))
     }
   }
 
@@ -95,35 +95,35 @@ extension ProviderSectionCheck {
     if settings.identityMember != nil, kind == .oidc {
       report.problem(
         "\"identity_member\" in \(title) is of plain OAuth: with kind \"oidc\" the ID token says who signed in",
-        at: place(of: "identity_member"), suggestion: "remove it")
+        at: location(of: "identity_member"), suggestion: "remove it")
     }
     let own = ["code", "state", "error", "iss", "response", "access_token", "id_token", "refresh_token"]
     if let name = settings.keepCallbackMembers.first(where: own.contains) {
       report.problem(
         "\"keep_callback_members\" in \(title) has \(quoted(name)), which is the broker's own",
-        at: place(of: "keep_callback_members"))
+        at: location(of: "keep_callback_members"))
     }
     for bridge in settings.bridges {
       if case .fixed(let uri) = draft.client.redirect, uri.scheme == bridge.scheme {
         report.problem(
           "\"bridge\" in \(title) has the scheme of its redirect_uri, \(quoted(bridge.scheme)): no answer would reach "
-            + "the broker", at: place(of: "bridge"))
+            + "the broker", at: location(of: "bridge"))
       }
       guard Endpoint.url(bridge.forward.absoluteString, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else {
         continue
       }
       report.problem(
-        "\"bridge\" in \(title): forward must be an https URL", at: place(of: "bridge"),
+        "\"bridge\" in \(title): forward must be an https URL", at: location(of: "bridge"),
         suggestion: "use https, or set allow_insecure_http for this provider if you must")
     }
   }
 
   private func checkAPI(report: inout ConfigurationReport) {
     let signIn = draft.signIn
-    signIn.api.check(title, allowInsecureHTTP: draft.server.allowInsecureHTTP, at: place(of:), report: &report)
+    signIn.api.check(title, allowInsecureHTTP: draft.server.allowInsecureHTTP, at: location(of:), report: &report)
     if !signIn.apiErrors.isEmpty, signIn.apiErrorPath.isEmpty {
       report.problem(
-        "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: place(of: "api_errors"),
+        "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: location(of: "api_errors"),
         suggestion: "add it, or remove api_errors")
     }
   }

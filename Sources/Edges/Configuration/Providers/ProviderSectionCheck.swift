@@ -17,7 +17,7 @@ struct ProviderSectionCheck {
 
   var title: String { "[provider.\(name)]" }
   var kind: ProviderSettings.Kind { draft.server.kind }
-  func place(of key: String) -> FileLocation { table[key]?.place ?? place }
+  func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
   /// which suffices for some accounts: see ``AccountDeclarations``.
@@ -56,7 +56,7 @@ struct ProviderSectionCheck {
     do throws(IssuerError) {
       return try Issuer(text, allowInsecureHTTP: draft.server.allowInsecureHTTP)
     } catch {
-      report.problem("\"issuer\" in \(title): \(error)", at: place(of: "issuer"))
+      report.problem("\"issuer\" in \(title): \(error)", at: location(of: "issuer"))
       return nil
     }
   }
@@ -66,7 +66,7 @@ struct ProviderSectionCheck {
     case .off: return nil
     case .on(let style):
       if table["issuer"] == nil, kind == .oauth2 {
-        report.problem("\(title) asks for discovery and has no \"issuer\"", at: place(of: "discovery"))
+        report.problem("\(title) asks for discovery and has no \"issuer\"", at: location(of: "discovery"))
       }
       return style
     case nil:
@@ -80,12 +80,13 @@ struct ProviderSectionCheck {
     guard let text = draft.discoveryURL else { return nil }
     guard let url = Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) else {
       report.problem(
-        "\"discovery_url\" in \(title) must be an https URL without user or fragment", at: place(of: "discovery_url"))
+        "\"discovery_url\" in \(title) must be an https URL without user or fragment",
+        at: location(of: "discovery_url"))
       return nil
     }
     if discovery == nil || table["issuer"] == nil {
       report.problem(
-        "\"discovery_url\" in \(title) needs \"issuer\", and discovery that is on", at: place(of: "discovery_url"))
+        "\"discovery_url\" in \(title) needs \"issuer\", and discovery that is on", at: location(of: "discovery_url"))
     }
     return url
   }
@@ -95,7 +96,7 @@ struct ProviderSectionCheck {
       guard Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else { continue }
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil
       report.problem(
-        "\"\(key)\" in \(title) must be an https URL without user or fragment", at: place(of: key),
+        "\"\(key)\" in \(title) must be an https URL without user or fragment", at: location(of: key),
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
     }
     guard discovery == nil else { return }
@@ -121,23 +122,24 @@ struct ProviderSectionCheck {
     if let audience = draft.access.audience {
       if draft.access.audienceParameter == nil {
         report.problem(
-          "\"audience\" in \(title) has no use without \"audience_parameter\"", at: place(of: "audience"),
+          "\"audience\" in \(title) has no use without \"audience_parameter\"", at: location(of: "audience"),
           suggestion: "add audience_parameter = \"audience\"")
       } else if !TokenAudience.isValid(audience) {
-        report.problem("\"audience\" in \(title) has spaces, quotes or other characters", at: place(of: "audience"))
+        report.problem("\"audience\" in \(title) has spaces, quotes or other characters", at: location(of: "audience"))
       } else if draft.access.audienceParameter == .resource, (try? RedirectURI(audience)) == nil {
         report.problem(
-          "\"audience\" in \(title) must be an absolute URI without a fragment", at: place(of: "audience"))
+          "\"audience\" in \(title) must be an absolute URI without a fragment", at: location(of: "audience"))
       }
     }
     if let resource = draft.access.resource, (try? RedirectURI(resource)) == nil {
-      report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
+      report.problem(
+        "\"resource\" in \(title) must be an absolute URI without a fragment", at: location(of: "resource"))
     }
     guard let text = draft.logout.postLogoutRedirectURI else { return }
     do throws(RedirectURIError) {
       _ = try RedirectURI(text)
     } catch {
-      report.problem("\"post_logout_redirect_uri\" in \(title): \(error)", at: place(of: "post_logout_redirect_uri"))
+      report.problem("\"post_logout_redirect_uri\" in \(title): \(error)", at: location(of: "post_logout_redirect_uri"))
     }
   }
 
@@ -150,12 +152,12 @@ struct ProviderSectionCheck {
     {
       report.warning(
         "\(title) asks for offline_access without prompt = \"consent\": many providers then give no refresh token "
-          + "(OpenID Connect Core §11)", at: place(of: "scopes"))
+          + "(OpenID Connect Core §11)", at: location(of: "scopes"))
     }
     if draft.server.allowInsecureHTTP, usesPlainHTTP {
       report.warning(
         "\(title) sends secrets over plain http: any host on the path can read them",
-        at: place(of: "allow_insecure_http"))
+        at: location(of: "allow_insecure_http"))
     }
   }
 

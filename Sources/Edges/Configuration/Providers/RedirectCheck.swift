@@ -16,7 +16,7 @@ struct RedirectCheck {
     checkLinks(report: &report)
     guard !settings.callback.enabled else { return }
     for provider in settings.providers {
-      let place = place(provider.name)
+      let place = location(of: provider.name)
       if provider.logout.backchannel {
         report.warning(
           "[provider.\(provider.name)] has backchannel_logout, and [callback] is off: no logout reaches the broker",
@@ -46,11 +46,11 @@ struct RedirectCheck {
       guard path.hasPrefix("/go/") || isFolder && path == "/go" else { continue }
       report.problem(
         "the redirect URI of [provider.\(name)] is below /go/, the path of the broker's own sign-in links",
-        at: place(name), suggestion: "use another path, such as /callback")
+        at: location(of: name), suggestion: "use another path, such as /callback")
     }
   }
 
-  private func place(_ name: ProviderName) -> FileLocation { places[name.rawValue] ?? FileLocation(file: file) }
+  private func location(of name: ProviderName) -> FileLocation { places[name.rawValue] ?? FileLocation(file: file) }
 
   /// A proxy needs to know the port, and has nothing to pass on where no provider has its redirect URI there.
   private func checkPublic(_ origin: String, report: inout ConfigurationReport) {
@@ -68,7 +68,7 @@ struct RedirectCheck {
     for system in settings.systems where !system.redirectsWithNonce && system.site.redirect.fixed?.origin == origin {
       report.warning(
         "[provider.\(system.site.name)] has its redirect_uri at public_url, and nothing in its answers names a login: "
-          + "every client of the proxy can end another's", at: self.place(system.site.name))
+          + "every client of the proxy can end another's", at: location(of: system.site.name))
     }
   }
 
@@ -81,12 +81,12 @@ struct RedirectCheck {
       case .loopback where !system.tellsRedirect && settings.callback.enabled && settings.callback.port == 0:
         report.warning(
           "\(title) has a redirect_uri without a port, which the server cannot know: write the port there, or in "
-            + "[callback]", at: place(system.site.name))
+            + "[callback]", at: location(of: system.site.name))
       case .fixed, .loopback:
         guard !settings.callback.enabled else { continue }
         report.warning(
           "\(title) has its redirect_uri on this machine, and [callback] is off: logins end by login.handle_callback "
-            + "alone", at: place(system.site.name))
+            + "alone", at: location(of: system.site.name))
       }
     }
   }

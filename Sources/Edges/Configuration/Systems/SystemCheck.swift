@@ -16,12 +16,12 @@ struct SystemCheck {
   var sources: Settings.Sources
 
   private var title: String { "[provider.\(name)]" }
-  private func place(of key: String) -> FileLocation { table[key]?.place ?? place }
+  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other.
   func settings(report: inout ConfigurationReport) -> SystemSettings? {
     let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
-    draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
+    draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: location(of:), report: &report)
     checkZephr(report: &report)
     let redirect = redirect(report: &report)
     guard let base = baseURL(report: &report), let redirect else { return nil }
@@ -80,14 +80,14 @@ struct SystemCheck {
     guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP), !text.contains("?") else {
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil && !text.contains("?")
       report.problem(
-        "\"base_url\" in \(title) must be an https URL without user, query or fragment", at: place(of: "base_url"),
+        "\"base_url\" in \(title) must be an https URL without user, query or fragment", at: location(of: "base_url"),
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
       return nil
     }
     if Endpoint.url(text, allowInsecureHTTP: false) == nil {
       report.warning(
         "\(title) sends secrets over plain http: any host on the path can read them",
-        at: place(of: "allow_insecure_http"))
+        at: location(of: "allow_insecure_http"))
     }
     return url
   }
@@ -110,29 +110,29 @@ struct SystemCheck {
     {
       report.problem(
         "\"default_identity_provider\" in \(title) is \(quoted(name)), which \"identity_providers\" does not have",
-        at: place(of: "default_identity_provider"),
+        at: location(of: "default_identity_provider"),
         suggestion: didYouMean(name, draft.identityProviders) ?? "add it there")
     }
     if draft.redirectsWithNonce, draft.redirectParameter == nil {
       report.problem(
         "\"nonce_in_redirect\" in \(title) needs \"redirect_parameter\": the server could not know where each "
           + "login ends",
-        at: place(of: "nonce_in_redirect"), suggestion: "add it, such as redirect_parameter = \"redirect_uri\"")
+        at: location(of: "nonce_in_redirect"), suggestion: "add it, such as redirect_parameter = \"redirect_uri\"")
     }
     if draft.redirectsWithNonce, case .fixed(let uri) = draft.redirect, uri.rawValue.contains("?") {
       report.problem(
         "\"redirect_uri\" in \(title) has a query, and nonce_in_redirect adds to its path",
-        at: place(of: "redirect_uri"), suggestion: "remove the query")
+        at: location(of: "redirect_uri"), suggestion: "remove the query")
     }
     let statuses = [("user_exists_status", draft.userExistsStatus), ("email_domain_status", draft.emailDomainStatus)]
     for (key, status) in statuses where [400, 401, 408, 422, 429].contains(status) {
       report.problem(
-        "\"\(key)\" in \(title) is \(status), which means something else in every answer", at: place(of: key))
+        "\"\(key)\" in \(title) is \(status), which means something else in every answer", at: location(of: key))
     }
     if draft.userExistsStatus == draft.emailDomainStatus {
       report.problem(
         "\"user_exists_status\" and \"email_domain_status\" in \(title) are both \(draft.userExistsStatus)",
-        at: place(of: "user_exists_status"), suggestion: "they tell two refusals apart")
+        at: location(of: "user_exists_status"), suggestion: "they tell two refusals apart")
     }
   }
 }

@@ -37,7 +37,7 @@ extension SyntaxError {
       message: String(message), isInValue: Self.values.contains(place), line: line, column: column)
   }
 
-  func note(in text: String, file: String, report: inout ConfigurationReport) {
+  func record(in text: String, file: String, report: inout ConfigurationReport) {
     switch self {
     case .escapedNUL(let line):
       report.problem("has an escaped NUL (\\u0000)", at: FileLocation(file: file, line: line), suggestion: "remove it")

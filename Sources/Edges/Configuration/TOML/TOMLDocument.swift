@@ -52,7 +52,7 @@ enum TOMLDocument {
     do throws(SyntaxError) {
       return try read(text, file: file)
     } catch {
-      error.note(in: text, file: file, report: &report)
+      error.record(in: text, file: file, report: &report)
       return nil
     }
   }

@@ -24,7 +24,7 @@ final class Connections {
     open[ObjectIdentifier(connection)] = connection
     connection.channel.closeFuture.hop(to: loop).assumeIsolated().whenComplete { [self] _ in
       open[ObjectIdentifier(connection)] = nil
-      connection.note(.over, since: .now())
+      connection.record(.over, since: .now())
       places.ended(connection)
       if open.isEmpty { stopped?.succeed() }
     }

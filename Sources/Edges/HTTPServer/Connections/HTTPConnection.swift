@@ -67,7 +67,7 @@ public final class HTTPConnection: Sendable {
 
   /// On its event loop. False: its place was taken away (``close(upTo:)``).
   @discardableResult
-  func note(_ progress: Progress, since: NIODeadline) -> Bool {
+  func record(_ progress: Progress, since: NIODeadline) -> Bool {
     self.since.store(since.uptimeNanoseconds, ordering: .relaxed)
     let known = state.load(ordering: .relaxed)
     guard known != Progress.over.rawValue || progress == .over else { return false }
@@ -122,7 +122,7 @@ public final class HTTPConnection: Sendable {
   }
 
   /// Its place is free.
-  func leavePlace(of share: Share) { refused?.remove(share) }
+  func releasePlace(of share: Share) { refused?.remove(share) }
 
   // MARK: Who is at the other end. On the connection's event loop
 

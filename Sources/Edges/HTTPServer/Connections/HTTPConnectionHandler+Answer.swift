@@ -159,7 +159,7 @@ extension HTTPConnectionHandler {
       flow.unwritten -= 1
       times.write = flow.unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
       guard flow.unwritten == 0, state.isBetweenRequests else { return }
-      if state.isStopping { closeWhenSent() } else { note() }
+      if state.isStopping { closeWhenSent() } else { recordProgress() }
     }
   }
 }

@@ -6,7 +6,7 @@ import NIOHTTP1
 extension HTTPConnectionHandler {
   func begin(_ head: HTTPRequestHead) {
     guard let context else { return }
-    guard note() else {
+    guard recordProgress() else {
       // Its place went to another connection.
       state.close()
       dropInput()

@@ -46,7 +46,7 @@ extension HTTPConnectionHandler {
   }
 
   /// In its order.
-  func take(_ item: Turn.Item) {
+  func receive(_ item: Turn.Item) {
     guard !state.isOver else { return }
     turn.waiting.isEmpty && canTake ? handle(item) : turn.waiting.append(item)
   }
@@ -87,7 +87,7 @@ extension HTTPConnectionHandler {
     }
     if hasMore != turn.isBehind {
       turn.isBehind = hasMore
-      note()
+      recordProgress()
     }
     if turn.credit <= 0, hasMore { waitForTurn() }
     // A part of a chunk's head is none of a body.
@@ -121,7 +121,7 @@ extension HTTPConnectionHandler {
   private func waitForTurn() {
     if !turn.isBehind {
       turn.isBehind = true
-      note()
+      recordProgress()
     }
     turn.isQueued = true
     pause()

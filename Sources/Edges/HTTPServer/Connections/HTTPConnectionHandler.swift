@@ -61,7 +61,7 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
   var client: Client
   var context: ChannelHandlerContext?
   var state: HTTPConnectionState {
-    didSet { note() }
+    didSet { recordProgress() }
   }
   var exchange: HTTPExchange?
   var response = Response()
@@ -82,12 +82,12 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
     times.latest = connections.limits.request.map { times.since + TimeAmount($0) }
     let idle = times.since + TimeAmount(connections.limits.idle)
     times.deadline = times.latest.map { min($0, idle) } ?? idle
-    note()
+    recordProgress()
   }
 
   /// False: its place was taken away.
   @discardableResult
-  func note() -> Bool { connection.note(state.progress(load), since: times.since) }
+  func recordProgress() -> Bool { connection.record(state.progress(load), since: times.since) }
 
   private var load: HTTPConnectionState.Load {
     HTTPConnectionState.Load(isWriting: flow.unwritten > 0, isBehind: turn.isBehind)
@@ -108,7 +108,7 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
     context.fireChannelInactive()
   }
 
-  func channelRead(context: ChannelHandlerContext, data: NIOAny) { take(.part(unwrapInboundIn(data))) }
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) { receive(.part(unwrapInboundIn(data))) }
 
   func channelReadComplete(context: ChannelHandlerContext) {
     context.flush()
@@ -125,7 +125,7 @@ final class HTTPConnectionHandler: ChannelInboundHandler {
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
     guard let error = error as? HTTPParserError else { return close() }
-    take(.failure(error))
+    receive(.failure(error))
   }
 
   func setAutoRead(_ isOn: Bool) {

@@ -79,7 +79,7 @@ final class HolderConnectionLimits: HTTPPlaces {
 
   private func admit(_ share: Share) -> Bool {
     for _ in 0..<2 {
-      guard let shortage = budget.take(1, for: share) else { return true }
+      guard let shortage = budget.acquire(1, for: share) else { return true }
       let makesRoom =
         switch shortage {
         case .ofHolder: closeIdle(of: share.holder)
@@ -119,7 +119,7 @@ final class HolderConnectionLimits: HTTPPlaces {
   func ended(_ connection: HTTPConnection) {
     guard let one = open.removeValue(forKey: ObjectIdentifier(connection)) else { return }
     budget.giveBack(1, of: one.share)
-    connection.leavePlace(of: one.share)
+    connection.releasePlace(of: one.share)
   }
 
   private func begin(_ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?) {

@@ -54,7 +54,7 @@ final class ServedConnections {
       .init(caller: caller, share: share, pace: paces.pace(of: share, at: .now()), peer: peer))
     handlers[ObjectIdentifier(handler)] = handler
     handler.client.pace?.connections += 1
-    channel.closeFuture.assumeIsolated().whenComplete { [self] _ in forget(handler) }
+    channel.closeFuture.assumeIsolated().whenComplete { [self] _ in remove(handler) }
     // Answers say themselves how they are framed: that to HEAD as the one to GET would be.
     var framing = HTTPResponseEncoder.Configuration()
     framing.automaticallySetFramingHeaders = false
@@ -81,7 +81,7 @@ final class ServedConnections {
     }
   }
 
-  private func forget(_ handler: HTTPConnectionHandler) {
+  private func remove(_ handler: HTTPConnectionHandler) {
     handlers[ObjectIdentifier(handler)] = nil
     handler.client.pace?.connections -= 1
     paces.removeIdle(at: .now(), beyond: Self.idlePaces)
@@ -154,7 +154,7 @@ final class ServedConnections {
     }
     let end = NIODeadline.now() + Self.turnsTime
     repeat {
-      guard let (_, handler) = turns.waiting.take() else { return }
+      guard let (_, handler) = turns.waiting.popFirst() else { return }
       handler.takeTurn()
     } while .now() < end
   }

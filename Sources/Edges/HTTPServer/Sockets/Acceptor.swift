@@ -160,12 +160,12 @@ final class Acceptor: Sendable {
       defer { state.isScheduled = true }
       return state.isScheduled
     }
-    if !isScheduled { loop.execute { [self] in takeSome() } }
+    if !isScheduled { loop.execute { [self] in drainSome() } }
   }
 
   // MARK: The event loop
 
-  private func takeSome() {
+  private func drainSome() {
     let (some, hasMore) = state.withLock { state in
       let some = state.waiting.prefix(Self.taken)
       state.waiting.removeFirst(some.count)
@@ -175,16 +175,16 @@ final class Acceptor: Sendable {
     }
     for one in some { take(one) }
     guard hasMore else { return }
-    if signal.value == nil { signal.value = LoopSignal(loop) { [weak self] in self?.takeSome() } }
+    if signal.value == nil { signal.value = LoopSignal(loop) { [weak self] in self?.drainSome() } }
     if let signal = signal.value, !signal.isClosed { return signal.send() }
-    loop.execute { [self] in takeSome() }
+    loop.execute { [self] in drainSome() }
   }
 
   private func closeSignal() {
     guard let signal = signal.value else { return }
     // Those that still wait are taken without it.
     signal.close()
-    takeSome()
+    drainSome()
   }
 
   // MARK: Failures

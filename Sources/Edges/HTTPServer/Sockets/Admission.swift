@@ -70,7 +70,7 @@ struct Admission: Sendable {
 
   private mutating func isWithinRate(_ uid: UInt32, at now: NIODeadline) -> Bool {
     let user = SubordinateUsers.shared.owner(of: uid) ?? uid
-    guard !connects.take(user, at: now) else { return true }
+    guard !connects.acquire(user, at: now) else { return true }
     report(user, connects.perSecond, at: now)
     return false
   }
@@ -80,7 +80,7 @@ struct Admission: Sendable {
     guard !refused.contains(caller.holder, at: now) else { return nil }
     guard application?.callerClass(of: caller) == .unnamed else { return Admitted(origin: origin) }
     let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
-    guard unnamed.take(user, at: now) else {
+    guard unnamed.acquire(user, at: now) else {
       report(user, unnamed.perSecond, at: now)
       return nil
     }

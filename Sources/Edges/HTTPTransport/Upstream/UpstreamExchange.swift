@@ -103,7 +103,7 @@ public final class UpstreamExchange {
     receiver = nil
     connection?.cancel(self)
     connection = nil
-    pool?.forget(self)
+    pool?.remove(self)
     pool = nil
   }
 

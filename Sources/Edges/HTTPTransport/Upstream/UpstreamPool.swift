@@ -76,7 +76,7 @@ final class UpstreamPool {
   }
 
   /// No caller waits for it any more.
-  func forget(_ exchange: UpstreamExchange) { waiting.removeAll { $0 === exchange } }
+  func remove(_ exchange: UpstreamExchange) { waiting.removeAll { $0 === exchange } }
 
   private func nextWaiting() -> UpstreamExchange? {
     let next = waiting.popFirst()

@@ -92,14 +92,14 @@ final class RetainedBody {
   /// The request is over.
   func stop() {
     cameMore = nil
-    forget()
+    discard()
     parts = []
   }
 
   deinit { budget.giveBack(counted, of: share) }
 
   /// It is not kept from now on.
-  private func forget() {
+  private func discard() {
     isReplayable = false
     budget.giveBack(counted, of: share)
     counted = 0
@@ -113,10 +113,10 @@ final class RetainedBody {
       bytes += part.readableBytes
       if isReplayable {
         let cost = max(part.readableBytes, Self.leastCost)
-        if bytes <= Self.longest, budget.take(cost, for: share) {
+        if bytes <= Self.longest, budget.acquire(cost, for: share) {
           counted += cost
         } else {
-          forget()
+          discard()
         }
       }
       parts.append(part)

@@ -12,7 +12,7 @@ final class RetainedBytes: Sendable {
   }
 
   /// False: the holder, or all together, keep too much already.
-  func take(_ count: Int, for share: Share) -> Bool { budget.withLock { $0.take(count, for: share) == nil } }
+  func acquire(_ count: Int, for share: Share) -> Bool { budget.withLock { $0.acquire(count, for: share) == nil } }
 
   func giveBack(_ count: Int, of share: Share) {
     guard count > 0 else { return }

@@ -150,7 +150,7 @@ final class DatabaseSession {
         defer { clibpq_clear(result) }
         switch Int(clibpq_result_status(result)) {
         case CLIBPQ_PIPELINE_SYNC:
-          takeNotifications()
+          drainNotifications()
           return (answers, failure)
         case CLIBPQ_COMMAND_OK, CLIBPQ_TUPLES_OK:
           if step < steps.count, steps[step] { answers.append(Self.answer(result)) }
@@ -205,12 +205,12 @@ final class DatabaseSession {
     guard !isLost, clibpq_consume(connection) == 1 else { throw lost() }
     // A server that shuts down sends a message between two statements.
     if clibpq_is_busy(connection) == 0, Int(clibpq_status(connection)) != CLIBPQ_CONNECTION_OK { throw lost() }
-    takeNotifications()
+    drainNotifications()
     defer { heard = [] }
     return heard
   }
 
-  private func takeNotifications() {
+  private func drainNotifications() {
     while let notification = clibpq_notification(connection) {
       if let payload = notification.pointee.extra { heard.append(String(cString: payload)) }
       clibpq_free(notification)

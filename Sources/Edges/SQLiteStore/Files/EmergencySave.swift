@@ -78,8 +78,8 @@ extension SQLiteStore {
       guard descriptor >= 0 else { throw .unwritable(path: draft, detail: systemError(errno)) }
       Glibc.close(descriptor)
       var state = StoredState()
-      for one in rescued { state.take(one.rest) }
-      state.take(rest)
+      for one in rescued { state.merge(one.rest) }
+      state.merge(rest)
       state.values[EmergencySave.value] = id
       do {
         try Opening.write(state, all, under: key, to: draft, Opening.writing)
@@ -206,7 +206,7 @@ extension SQLiteStore {
   }
 
   /// They are on disk.
-  func forget(_ rescued: [EmergencySave]) {
+  func removeRescued(_ rescued: [EmergencySave]) {
     guard !rescued.isEmpty else { return }
     rescueFiles.withLock { _ in
       let current = home.withLock { home in
@@ -263,7 +263,7 @@ extension SQLiteStore {
 
 extension StoredState {
   /// The other data of a newer file.
-  mutating func take(_ newer: StoredState) {
+  mutating func merge(_ newer: StoredState) {
     let providers = Set(newer.registrations.map(\.provider))
     registrations = registrations.filter { !providers.contains($0.provider) } + newer.registrations
     let tokens = Set(newer.revocations.map(\.id))

@@ -28,7 +28,7 @@ extension SQLiteStore {
     }
     guard files != nil else { return [] }
     var notices: [String] = []
-    if try takeLock(in: opening.folder) {
+    if try acquireLock(in: opening.folder) {
       notices.append("\(opening.folder.lock) was removed or replaced: grantd has made and locked it again")
     }
     if let notice = keepKey() { notices.append(notice) }
@@ -36,7 +36,7 @@ extension SQLiteStore {
   }
 
   /// True: the lock's file was missing, and this process has locked a new one.
-  func takeLock(in folder: StateFolder) throws(StoreError) -> Bool {
+  func acquireLock(in folder: StateFolder) throws(StoreError) -> Bool {
     try owning.withLock { _ throws(StoreError) in
       let held = home.withLock { $0.lock }
       guard !held.isIn(folder.lock) else { return false }

@@ -21,11 +21,11 @@ struct OpenFiles: Sendable, Equatable {
 
     /// A look, which may wait where the disk hangs.
     init(in folder: StateFolder) {
-      (databaseSize, databaseModified) = Self.look(at: folder.database)
-      (logSize, logModified) = Self.look(at: folder.log)
+      (databaseSize, databaseModified) = Self.attributes(at: folder.database)
+      (logSize, logModified) = Self.attributes(at: folder.log)
     }
 
-    private static func look(at path: String) -> (size: Int, modified: Int) {
+    private static func attributes(at path: String) -> (size: Int, modified: Int) {
       var status = stat()
       guard stat(path, &status) == 0 else { return (0, 0) }
       return (Int(status.st_size), status.st_mtim.tv_sec &* 1_000_000_000 &+ status.st_mtim.tv_nsec)

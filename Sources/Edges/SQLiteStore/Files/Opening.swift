@@ -56,7 +56,7 @@ struct Opening {
     if folder.size(of: folder.successor) > 0 { try folder.installSuccessor() }
     folder.removeDraft()
     folder.removeWorkplaces()
-    let found = try look()
+    let found = try inspect()
     try folder.protect(folder.database)
     do {
       var notices: [String] = []
@@ -92,7 +92,7 @@ struct Opening {
   private func settled(_ database: SQLiteConnection, _ under: Keyring.StoreKeyState) throws -> Opened {
     if case .previous(let old) = under { try reseal(database, from: old.sealer, to: keyring.key.sealer) }
     if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
-    return Opened(database: database, keys: keyring.settle(under))
+    return Opened(database: database, keys: keyring.finish(under))
   }
 
   /// Writes a database with this state beside the present one: whole, on disk and closed. Of an account that cannot
@@ -158,7 +158,7 @@ struct Opening {
   // MARK: Looking
 
   /// The existing database. Writes nothing to it, except the rollback that a journal requires.
-  func look() throws(StoreError) -> Found {
+  func inspect() throws(StoreError) -> Found {
     guard folder.size(of: folder.database) > 0 else {
       // SQLite would take the empty database for a new one, and delete the log.
       guard folder.size(of: folder.log) == 0 else {
@@ -173,7 +173,7 @@ struct Opening {
       options.isReadOnly = folder.size(of: folder.database + "-journal") == 0
       let database = try SQLiteConnection(path: folder.database, options)
       defer { try? database.close() }
-      return try database.inspect { try look(in: $0) }
+      return try database.inspect { try inspect(in: $0) }
     } catch {
       throw .opening(error, at: folder.database)
     }
@@ -189,7 +189,7 @@ struct Opening {
     }
   }
 
-  private func look(in db: Database) throws -> Found {
+  private func inspect(in db: Database) throws -> Found {
     let ofMigrations = "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'grdb_migrations'"
     let tables = try db.number(ofMigrations)
     let application = try db.number("PRAGMA application_id")

@@ -11,7 +11,7 @@ extension Opening {
       .unreadable(path: folder.database, detail: "\(detail), and its file system is mounted read-only")
     }
     guard folder.size(of: folder.successor) == 0 else { throw refused("it must be replaced by \(folder.successor)") }
-    guard case .store(let under, let damage) = try look() else { throw refused("it does not exist yet") }
+    guard case .store(let under, let damage) = try inspect() else { throw refused("it does not exist yet") }
     guard damage.version == SQLiteSchema.version else {
       throw refused("it must be prepared for this version of grantd")
     }

@@ -55,7 +55,7 @@ extension SQLiteStore {
     report(.drafted)
     try installDraft(report)
     // Memory has them, or later data.
-    forget(home.withLock { $0.rescued })
+    removeRescued(home.withLock { $0.rescued })
   }
 
   /// Replaces the database with the draft, and opens it.
@@ -84,7 +84,7 @@ extension SQLiteStore {
 
   /// The folder and the lock may be gone as well: then another process could own the store by now.
   private func ownFolder() throws(StoreError) {
-    _ = try takeLock(in: try StateFolder.prepare(opening.folder.path))
+    _ = try acquireLock(in: try StateFolder.prepare(opening.folder.path))
   }
 }
 

@@ -107,7 +107,7 @@ struct Salvage {
     let select = "SELECT rowid, \(list) FROM \(table)"
     let indexed = try names(of: table, columns[0].name)
     var found: Set<Int64> = []
-    func take(_ values: [ColumnValue]) throws {
+    func salvageRow(_ values: [ColumnValue]) throws {
       guard let number = values[0].integer, found.insert(number).inserted else { return }
       let isWhole = try put(Array(values.dropFirst()), number, indexed[number], columns, into: table)
       count.whole += isWhole ? 1 : 0
@@ -116,12 +116,12 @@ struct Salvage {
     var isDamaged = false
     // From both ends up to the damage; then the rows that only an index leads to.
     for order in ["ASC", "DESC"] {
-      let isEnd = try each("\(select) NOT INDEXED ORDER BY rowid \(order)", columns.count + 1, take)
+      let isEnd = try each("\(select) NOT INDEXED ORDER BY rowid \(order)", columns.count + 1, salvageRow)
       if isEnd { break }
       isDamaged = true
     }
     for number in indexed.keys.sorted() where !found.contains(number) {
-      _ = try each("\(select) NOT INDEXED WHERE rowid = \(number)", columns.count + 1, take)
+      _ = try each("\(select) NOT INDEXED WHERE rowid = \(number)", columns.count + 1, salvageRow)
       if !found.contains(number), table == "grants", let name = indexed[number] {
         isDamaged = true
         found.insert(number)
@@ -136,12 +136,12 @@ struct Salvage {
   }
 
   /// False: it stopped at damage.
-  private func each(_ sql: String, _ width: Int, _ take: ([ColumnValue]) throws -> Void) throws -> Bool {
+  private func each(_ sql: String, _ width: Int, _ handle: ([ColumnValue]) throws -> Void) throws -> Bool {
     guard let cursor = try DatabaseError.readable({ try Cursor(from.statement(sql)) }) else { return false }
     while true {
       guard let isRow = try DatabaseError.readable({ try cursor.next() }) else { return false }
       guard isRow else { return true }
-      try take((0..<width).map(cursor.value(at:)))
+      try handle((0..<width).map(cursor.value(at:)))
     }
   }
 

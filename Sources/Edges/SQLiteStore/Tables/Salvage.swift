@@ -49,7 +49,7 @@ extension SQLiteStore {
       isRemoved.withLock { $0 = isDamaged }
     }
     guard isRemoved.withLock({ $0 }) else { return false }
-    forgetSetAside { $0.table == table && $0.number == number }
+    removeSetAside { $0.table == table && $0.number == number }
     return true
   }
 }

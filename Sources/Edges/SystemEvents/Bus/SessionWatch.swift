@@ -94,7 +94,7 @@ public final class SessionWatch: Sendable {
   private func follow(_ bus: MessageBus, until end: Int32) -> Bool {
     while true {
       do throws(MessageBus.Lost) {
-        while let message = try bus.next() { take(message, bus) }
+        while let message = try bus.next() { handle(message, bus) }
       } catch { return true }
       var entries = [
         pollfd(fd: end, events: Int16(POLLIN), revents: 0),
@@ -106,7 +106,7 @@ public final class SessionWatch: Sendable {
   }
 
   /// Any process may send a signal to this connection, without a subscription: only logind's count.
-  private func take(_ message: Message, _ bus: MessageBus) {
+  private func handle(_ message: Message, _ bus: MessageBus) {
     if message.isSignal(Self.manager, "PrepareForSleep") {
       guard isOfService(message, bus), let begins = message.flag() else { return }
       if begins { tell(.suspends) } else if delays { inhibit(bus) }

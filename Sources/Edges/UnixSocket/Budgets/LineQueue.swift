@@ -87,7 +87,7 @@ final class LineQueue: Sendable {
       if reserved > 0 {
         state.unanswered.giveBack(reserved, of: share)
         state.unanswered.add(charge, for: share)
-      } else if let shortage = state.unanswered.take(charge, for: share) {
+      } else if let shortage = state.unanswered.acquire(charge, for: share) {
         state.enlist(shortage, connection)
         return false
       }
@@ -113,7 +113,7 @@ final class LineQueue: Sendable {
   func reserve(for connection: Connection) -> Int {
     let amount = limits.longest + Self.overhead
     return state.withLock { state in
-      guard let shortage = state.unanswered.take(amount, for: connection.share) else { return amount }
+      guard let shortage = state.unanswered.acquire(amount, for: connection.share) else { return amount }
       state.enlist(shortage, connection)
       return 0
     }
@@ -131,7 +131,7 @@ final class LineQueue: Sendable {
   func passOn(_ share: Share) { giveBack(0, of: share) }
 
   /// The connection ends.
-  func forget(_ connection: Connection) {
+  func remove(_ connection: Connection) {
     state.withLock { state in
       for cause in [Cause.holder(connection.share), .user(connection.share.holder.user), .unnamed, .all] {
         state.waiting[cause]?.removeAll { $0 === connection }
@@ -142,7 +142,7 @@ final class LineQueue: Sendable {
   // MARK: for the workers
 
   /// Whether another worker must start; it is counted.
-  func takeWorker() -> Bool {
+  func acquireWorker() -> Bool {
     state.withLock { state in
       guard state.workers < workers, !(state.named.isEmpty && state.unnamed.isEmpty) else { return false }
       state.workers += 1
@@ -204,30 +204,30 @@ extension LineQueue.State {
   fileprivate mutating func resumable(_ share: Share, _ room: Int) -> [Connection] {
     guard !waiting.isEmpty else { return [] }
     var resumed: [Connection] = []
-    func take(_ cause: LineQueue.Cause, where isRoom: Bool) {
+    func collect(_ cause: LineQueue.Cause, where isRoom: Bool) {
       guard isRoom, let first = waiting[cause]?.first else { return }
       waiting[cause]?.removeFirst()
       if waiting[cause]?.isEmpty == true { waiting[cause] = nil }
       resumed.append(first)
     }
-    take(.holder(share), where: unanswered.count(of: share) + room <= unanswered.limit(of: share))
-    take(.user(share.holder.user), where: room <= unanswered.roomOfUser(of: share))
-    take(.unnamed, where: unanswered.usedByUnnamed + room <= unanswered.limits.unnamed)
-    take(.all, where: unanswered.used + room <= unanswered.limits.all)
+    collect(.holder(share), where: unanswered.count(of: share) + room <= unanswered.limit(of: share))
+    collect(.user(share.holder.user), where: room <= unanswered.roomOfUser(of: share))
+    collect(.unnamed, where: unanswered.usedByUnnamed + room <= unanswered.limits.unnamed)
+    collect(.all, where: unanswered.used + room <= unanswered.limits.all)
     return resumed
   }
 
   fileprivate mutating func next() -> LineQueue.Line? {
     // One of theirs for each round of the others.
-    if sinceUnnamed >= named.groupCount, let taken = unnamed.take(where: mayBeParsed) {
+    if sinceUnnamed >= named.groupCount, let taken = unnamed.popFirst(where: mayBeParsed) {
       sinceUnnamed = 0
       return taken.element
     }
-    if let taken = named.take(where: mayBeParsed) {
+    if let taken = named.popFirst(where: mayBeParsed) {
       sinceUnnamed += 1
       return taken.element
     }
-    return unnamed.take(where: mayBeParsed)?.element
+    return unnamed.popFirst(where: mayBeParsed)?.element
   }
 
   /// One line at least is worked on for each holder, and for all callers without a rule.

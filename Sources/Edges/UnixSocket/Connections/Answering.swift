@@ -35,7 +35,7 @@ final class Answering: Sendable {
   // MARK: for the loop
 
   /// See ``LineQueue/add(_:of:isLate:reserved:)``.
-  func take(
+  func enqueue(
     _ line: UnsafeRawBufferPointer, of connection: Connection, isLate: Bool, reserved: inout Int
   ) -> LineQueue.Admission {
     let admission = lines.add(line, of: connection, isLate: isLate, reserved: &reserved)
@@ -46,21 +46,21 @@ final class Answering: Sendable {
   func reserve(for connection: Connection) -> Int { lines.reserve(for: connection) }
   func giveBack(_ reserved: Int, of share: Share) { lines.giveBack(reserved, of: share) }
   func passOn(_ share: Share) { lines.passOn(share) }
-  func forget(_ connection: Connection) { lines.forget(connection) }
+  func remove(_ connection: Connection) { lines.remove(connection) }
 
   var statistics: (bytes: Int, waiting: Int) { (lines.unansweredBytes, lines.waitingConnections) }
 
   // MARK: the workers
 
   private func startWorker() {
-    guard lines.takeWorker() else { return }
+    guard lines.acquireWorker() else { return }
     Task { [self] in
       var done: LineQueue.Line?
       while let line = lines.next(after: done) {
         answer(line)
         done = line
         // The line's request is at the broker by now: a holder with many has no more than one a worker in its queue.
-        await dispatcher.settle()
+        await dispatcher.yieldTurn()
       }
     }
   }

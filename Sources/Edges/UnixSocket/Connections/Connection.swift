@@ -80,7 +80,7 @@ public final class Connection: Session {
 
   /// Whether the client has said anything yet.
   var hasAsked: Bool { asked.load(ordering: .relaxed) }
-  func noteAsked() { asked.store(true, ordering: .relaxed) }
+  func markAsked() { asked.store(true, ordering: .relaxed) }
 
   /// Whether it was promised notifications.
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
@@ -186,7 +186,7 @@ public final class Connection: Session {
       return (!state.isScheduled, false)
     }
     if wake { inbox.add(token) }
-    if leave { table.leave(self) }
+    if leave { table.remove(self) }
   }
 
   private func mayOwe(_ bytes: Int, _ state: inout State) -> Bool {
@@ -199,7 +199,7 @@ public final class Connection: Session {
 
   // MARK: for the handler, on its loop
 
-  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool, hasRoom: Bool) {
+  func drainOutbox() -> (outbox: Outbox, isOverflown: Bool, hasRoom: Bool) {
     state.withLock { state in
       defer { (state.outbox, state.hasRoom) = (Outbox(), false) }
       state.isScheduled = false
@@ -239,7 +239,7 @@ public final class Connection: Session {
       return (state.onClose, mayLeave(&state))
     }
     if !hasDescriptor { table.giveBackPlace(share) }
-    if leave { table.leave(self) }
+    if leave { table.remove(self) }
     for action in actions { action() }
   }
 
@@ -249,7 +249,7 @@ public final class Connection: Session {
       return mayLeave(&state)
     }
     table.giveBackPlace(share)
-    if leave { table.leave(self) }
+    if leave { table.remove(self) }
   }
 
   private func mayLeave(_ state: inout State) -> Bool {

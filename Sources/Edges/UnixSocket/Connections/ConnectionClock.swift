@@ -22,13 +22,13 @@ struct ConnectionClock {
     idle = (turn, now)
   }
 
-  mutating func noteActivity(in turn: UInt64) { lastActive = turn }
+  mutating func recordActivity(in turn: UInt64) { lastActive = turn }
 
-  mutating func noteLine(_ line: Int?, in turn: UInt64) {
+  mutating func recordLine(_ line: Int?, in turn: UInt64) {
     if line != unfinished?.line { unfinished = line.map { ($0, turn) } }
   }
 
-  mutating func look(
+  mutating func check(
     at now: NIODeadline, _ limits: SocketServer.Limits, isBusy: Bool, isHeldOpen: Bool, unfinishedLine: Int?
   ) -> Verdict {
     if limits.partialLine > .zero, let unfinishedLine {

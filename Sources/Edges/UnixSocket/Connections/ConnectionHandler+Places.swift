@@ -11,7 +11,7 @@ extension ConnectionHandler {
   /// Nil, or the reached limit: of connections, or of the holder's rate, as each connection costs as much as a line.
   ///
   /// - Parameter user: the user of a remembered refusal.
-  func takePlace(remembering user: UInt32) -> String? {
+  func acquirePlace(remembering user: UInt32) -> String? {
     let now = NIODeadline.now()
     client.pace = loop.rates.requests.pace(of: share, at: now)
     if share.isUnnamed, let due = client.pace?.ownDue(at: now) {
@@ -21,7 +21,7 @@ extension ConnectionHandler {
       return why
     }
     client.pace?.spend(requests: 1, bytes: 0)
-    guard let why = takePlace() else { return nil }
+    guard let why = acquirePlace() else { return nil }
     remember(user, why, until: now + ConnectionTable.remembered)
     table.countRefused()
     return why
@@ -34,10 +34,10 @@ extension ConnectionHandler {
 
   /// Those that are in the middle of a line lose their places first: the holder's own and, where places are taken that it
   /// shares with others, those of the holder with the most. Then it is the latter's that is idle for longest.
-  private func takePlace() -> String? {
-    guard var limit = table.takePlace(share) else { return nil }
+  private func acquirePlace() -> String? {
+    guard var limit = table.acquirePlace(share) else { return nil }
     if makeRoom(limit.shortage) {
-      guard let still = table.takePlace(share) else { return nil }
+      guard let still = table.acquirePlace(share) else { return nil }
       limit = still
     }
     return "\(limit.text) are open"

@@ -14,14 +14,14 @@ extension ConnectionHandler {
     let (count, bytes) = loop.buffers.receive(
       from: socket, atMost: limit, withoutDescriptors: client.mayReceiveDescriptors)
     if count > 0 {
-      connection?.noteAsked()
+      connection?.markAsked()
       if framer.isDiscarding { client.pace?.spend(bytes: count) }
-      takeLines(of: bytes)
-      if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
+      handleLines(of: bytes)
+      if framer.isInsideLine { clock.recordActivity(in: loop.turn) }
     } else if count == 0 {
       state.inputEnded()
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
-      if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
+      if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { handleLines(of: $0) } }
     } else if errno == EPERM, client.mayReceiveDescriptors {
       // It is not read further: the next data have the descriptor. Earlier requests are answered.
       let error = RPCError.invalidRequest("a connection accepts no descriptors: send only the request")
@@ -38,12 +38,12 @@ extension ConnectionHandler {
   var isInsideLine: Bool { framer.isInsideLine && state.awaitsLine(load) }
 
   /// - Parameter received: nil: for the remaining data.
-  func takeLines(of received: UnsafeRawBufferPointer? = nil) {
+  func handleLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, state.isServed else { return }
     turn.begin(loop.turn)
     outgoing.borrow(&loop.buffers.spare)
     var (left, hasAsked) = (turn.left, false)
-    framer.takeLines(of: received) { frame in
+    framer.consumeLines(of: received) { frame in
       switch frame {
       case .line(let line):
         switch answer(line, connection) {
@@ -64,8 +64,8 @@ extension ConnectionHandler {
     }
     if state.isRefusingInput { framer = LineFramer(limit: limits.line) }
     turn.left = left
-    if hasAsked { clock.noteActivity(in: loop.turn) }
-    clock.noteLine(framer.isInsideLine ? framer.lines : nil, in: loop.turn)
+    if hasAsked { clock.recordActivity(in: loop.turn) }
+    clock.recordLine(framer.isInsideLine ? framer.lines : nil, in: loop.turn)
     reserve(connection)
   }
 
@@ -143,7 +143,7 @@ extension ConnectionHandler {
       outgoing.write(RPCReply.failure(.null, error).line())
       return .request
     }
-    switch shared.answering.take(line, of: connection, isLate: state.hold.isLate, reserved: &state.hold.reserved) {
+    switch shared.answering.enqueue(line, of: connection, isLate: state.hold.isLate, reserved: &state.hold.reserved) {
     case .taken:
       state.requestTaken()
       return .request

@@ -9,7 +9,7 @@ extension ConnectionHandler {
   /// Takes the replies and notifications that tasks left in the outbox.
   func sendOutbox() {
     guard let connection else { return }
-    let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
+    let (outbox, isOverflown, hasRoom) = connection.drainOutbox()
     state.hold.answered(hasRoom: hasRoom)
     if isOverflown {
       if let others = loop.refused.unread.refused(at: .now()) {
@@ -19,7 +19,7 @@ extension ConnectionHandler {
       }
       return close()
     }
-    if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
+    if outbox.finished > 0 { clock.recordActivity(in: loop.turn) }
     client.pace?.spend(bytes: outbox.pieces.count)
     outgoing.write(outbox)
     registered.unread = nil
@@ -34,7 +34,7 @@ extension ConnectionHandler {
     while true {
       switch state.caughtUp(load, mayTakeLines: turn.left > 0) {
       case .takeLines:
-        takeLines()
+        handleLines()
         send()
         continue
       case .resume: if turn.awaitNext() { loop.resume(self) }
@@ -61,7 +61,7 @@ extension ConnectionHandler {
       registered.unread = outgoing.count
       connection?.waits(outgoing.count)
     }
-    let notifications = outgoing.takeSentNotifications()
+    let notifications = outgoing.drainSentNotifications()
     if notifications > 0 { connection?.notificationsWritten(notifications) }
   }
 

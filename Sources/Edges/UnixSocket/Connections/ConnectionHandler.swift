@@ -95,7 +95,7 @@ final class ConnectionHandler {
       let connection = Connection(
         caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
       client.share = connection.share
-      if let why = takePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
+      if let why = acquirePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {
@@ -137,13 +137,13 @@ final class ConnectionHandler {
     guard let connection else { return }
     client.pace?.connections -= 1
     let (isQueued, reserved) = state.hold.release()
-    if isQueued { shared.answering.forget(connection) }
+    if isQueued { shared.answering.remove(connection) }
     if isQueued || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
   }
 
   // MARK: the loop's turn
 
-  func take(_ readiness: Poller.Readiness) {
+  func handle(_ readiness: Poller.Readiness) {
     switch state.ready(readiness, load) {
     case .read: read()
     case .absorb: absorb()
@@ -172,7 +172,7 @@ final class ConnectionHandler {
     guard let connection, state.isServed else { return }
     // While requests run, their answers are still to come.
     let unfinished = isInsideLine && connection.running == 0 ? framer.lines : nil
-    switch clock.look(
+    switch clock.check(
       at: now, limits, isBusy: connection.running > 0 || state.hold.isHeld, isHeldOpen: connection.isHeldOpen,
       unfinishedLine: unfinished)
     {

@@ -45,7 +45,7 @@ struct LineFramer {
 
   /// Passes the complete lines in order, until none is left or `take` refuses: first the earlier ones, then the new
   /// ones. The rest is copied.
-  mutating func takeLines(of received: UnsafeRawBufferPointer? = nil, _ take: (Frame) -> Verdict) {
+  mutating func consumeLines(of received: UnsafeRawBufferPointer? = nil, _ take: (Frame) -> Verdict) {
     if let received, buffer.readableBytes == 0 {
       let taken = cut(received, take)
       if taken < received.count { buffer.writeBytes(UnsafeRawBufferPointer(rebasing: received[taken...])) }

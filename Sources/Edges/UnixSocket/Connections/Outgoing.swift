@@ -28,7 +28,7 @@ struct Outgoing {
   mutating func write(_ outbox: Connection.Outbox) {
     notificationBytes += outbox.notificationBytes
     var pieces = outbox.pieces
-    while let piece = pieces.takeFirst() { write(piece) }
+    while let piece = pieces.popFirst() { write(piece) }
   }
 
   mutating func write(_ piece: ByteBuffer) {
@@ -65,7 +65,7 @@ struct Outgoing {
       bytes.moveReaderIndex(forwardBy: sent)
       // A partial write: the socket's buffer is full, and another call would return EAGAIN.
       if bytes.readableBytes > 0 { return keepRest() }
-      if let next = rest.takeFirst() { bytes = next }
+      if let next = rest.popFirst() { bytes = next }
     }
     if bytes.capacity <= Self.keptCapacity, spare.capacity == 0 {
       bytes.clear()
@@ -82,7 +82,7 @@ struct Outgoing {
   }
 
   /// How many bytes of notifications the kernel has taken since the last time.
-  mutating func takeSentNotifications() -> Int {
+  mutating func drainSentNotifications() -> Int {
     let left = min(notificationBytes, count)
     defer { notificationBytes = left }
     return notificationBytes - left

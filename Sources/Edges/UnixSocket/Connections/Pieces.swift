@@ -42,7 +42,7 @@ struct Pieces: Sendable {
     return index
   }
 
-  mutating func takeFirst() -> ByteBuffer? {
+  mutating func popFirst() -> ByteBuffer? {
     guard first < pieces.count, let piece = pieces[first] else { return nil }
     pieces[first] = nil
     first += 1

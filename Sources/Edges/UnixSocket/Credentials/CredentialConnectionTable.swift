@@ -19,7 +19,7 @@ final class CredentialConnectionTable {
     connections[ObjectIdentifier(connection)] = connection
   }
 
-  func leave(_ connection: CredentialHandler) {
+  func remove(_ connection: CredentialHandler) {
     guard connections.removeValue(forKey: ObjectIdentifier(connection)) != nil, !held.isEmpty else { return }
     let waiting = held
     held = []
@@ -31,7 +31,7 @@ final class CredentialConnectionTable {
     context.read()
   }
 
-  fileprivate func forget(_ context: ChannelHandlerContext) { held.removeAll { $0 === context } }
+  fileprivate func remove(_ context: ChannelHandlerContext) { held.removeAll { $0 === context } }
 }
 
 /// Before a listening socket accepts, the table is asked.
@@ -45,5 +45,5 @@ final class CredentialGate: ChannelOutboundHandler {
   }
 
   func read(context: ChannelHandlerContext) { table.accept(context) }
-  func handlerRemoved(context: ChannelHandlerContext) { table.forget(context) }
+  func handlerRemoved(context: ChannelHandlerContext) { table.remove(context) }
 }

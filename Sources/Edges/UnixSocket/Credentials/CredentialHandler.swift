@@ -99,7 +99,7 @@ final class CredentialHandler: ChannelInboundHandler {
   func channelInactive(context: ChannelHandlerContext) {
     if case .asking(let deadline) = state {
       deadline?.cancel()
-      tell(.ended)
+      report(.ended)
     }
     state = .answered
     end()
@@ -111,7 +111,7 @@ final class CredentialHandler: ChannelInboundHandler {
     letGo?()
     letGo = nil
     // Closing early gives no caller more than its share: the connection is counted until the source has answered.
-    if !isAsking { table.leave(self) }
+    if !isAsking { table.remove(self) }
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -140,14 +140,14 @@ final class CredentialHandler: ChannelInboundHandler {
     let (source, loop) = (service.source, context.eventLoop)
     Task {
       let answer = await source(request)
-      loop.execute { this.value.take(answer) }
+      loop.execute { this.value.handle(answer) }
     }
   }
 
-  private func take(_ answer: Result<SecretText, RPCError>) {
+  private func handle(_ answer: Result<SecretText, RPCError>) {
     isAsking = false
     guard case .asking = state else {
-      if hasEnded { table.leave(self) }
+      if hasEnded { table.remove(self) }
       return
     }
     switch answer {
@@ -168,7 +168,7 @@ final class CredentialHandler: ChannelInboundHandler {
 
   func refuse(_ refusal: CredentialRefusal) {
     guard case .asking = state else { return }
-    tell(refusal)
+    report(refusal)
     // It is not listened to any longer.
     if refusal == .talked { try? context?.channel.syncOptions?.setOption(.autoRead, value: false) }
     send(Self.refusal, within: refusal.isForeign ? limits.foreignWrite : limits.write)
@@ -202,7 +202,7 @@ final class CredentialHandler: ChannelInboundHandler {
   /// The server ends and can wait no longer.
   func close() { context?.close(promise: nil) }
 
-  private func tell(_ refusal: CredentialRefusal) {
+  private func report(_ refusal: CredentialRefusal) {
     let wanted = peer?.name
     if let cause = refusal.cause {
       service.onWithheld(

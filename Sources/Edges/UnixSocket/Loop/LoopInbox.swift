@@ -45,7 +45,7 @@ final class LoopInbox: Sendable {
   }
 
   /// For the loop.
-  func take(forGood: Bool = false) -> Content {
+  func drain(forGood: Bool = false) -> Content {
     state.withLock { state in
       state.isSignalled = false
       state.hasEnded = state.hasEnded || forGood

@@ -40,14 +40,14 @@ extension SocketLoop {
   /// False: the socket was closed.
   func isAdmitted(_ socket: Int32, _ arrival: Arrival, mayReceiveDescriptors: Bool, at now: NIODeadline) -> Bool {
     guard !arrival.isUnlimited else { return true }
-    let isWithinRate = rates.connects.take(arrival.user, at: now)
+    let isWithinRate = rates.connects.acquire(arrival.user, at: now)
     let drop = { (line: [UInt8]?, share: Share) in
       self.drop(socket, of: share, line, mayReceiveDescriptors: mayReceiveDescriptors)
     }
     if shared.system.hasEnded(socket) {
       drop(nil, arrival.share)
     } else if !isWithinRate {
-      noteRefusal(of: arrival, at: now)
+      recordRefusal(of: arrival, at: now)
       // The service manager would take any bytes for the credential.
       drop(arrival.wanted == nil ? refused.lineOfRate : nil, arrival.share)
     } else if arrival.wanted == nil, let refusal = shared.table.refusal(of: arrival.user, at: now),
@@ -62,7 +62,7 @@ extension SocketLoop {
     return false
   }
 
-  private func noteRefusal(of arrival: Arrival, at now: NIODeadline) {
+  private func recordRefusal(of arrival: Arrival, at now: NIODeadline) {
     shared.table.countRefused()
     shared.table.countHeldBack(.connections, arrival.share)
     guard let others = shared.table.refused(at: now) else { return }

@@ -92,20 +92,20 @@ final class SocketLoop {
     while !iteration.isLast {
       let now = NIODeadline.now()
       accepting.begin(after: now - woke)
-      for action in timers.takeDue(at: now) { action(self) }
+      for action in timers.popDue(at: now) { action(self) }
       iteration.number &+= 1
       let resumed = iteration.resuming
       iteration.resuming = []
       let ready = poller.wait(milliseconds: resumed.isEmpty ? wait(from: now) : 0)
       woke = .now()
       buffers.begin(ready: ready.count)
-      for one in ready { take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events)) }
+      for one in ready { handle(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events)) }
       for token in resumed { open[token]?.resume() }
     }
     stopListening()
     for handler in open.all { handler.close() }
     timers.cancelAll()
-    for command in inbox.take(forGood: true).commands { command(self) }
+    for command in inbox.drain(forGood: true).commands { command(self) }
   }
 
   /// Milliseconds until the next timer, rounded up: it must be due then.
@@ -115,11 +115,11 @@ final class SocketLoop {
     return Int32(clamping: (nanoseconds + 999_999) / 1_000_000)
   }
 
-  private func take(_ token: LoopToken, _ readiness: Poller.Readiness) {
+  private func handle(_ token: LoopToken, _ readiness: Poller.Readiness) {
     if token.isConnection {
-      open[token]?.take(readiness)
+      open[token]?.handle(readiness)
     } else if token.descriptor == inbox.wakeup {
-      let content = inbox.take()
+      let content = inbox.drain()
       for connection in content.connections { open[connection]?.sendOutbox() }
       for command in content.commands { command(self) }
     } else if listeners[token.descriptor] != nil {

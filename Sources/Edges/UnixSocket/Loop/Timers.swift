@@ -30,7 +30,7 @@ struct Timers {
   mutating func cancelAll() { (timers, earliest) = ([:], nil) }
 
   /// Removes the due timers, or schedules them again, and returns their actions in order.
-  mutating func takeDue(at now: NIODeadline) -> [Action] {
+  mutating func popDue(at now: NIODeadline) -> [Action] {
     guard let earliest, now >= earliest else { return [] }
     let due = timers.filter { $0.value.due <= now }.sorted { ($0.value.due, $0.key) < ($1.value.due, $1.key) }
     for (key, timer) in due {

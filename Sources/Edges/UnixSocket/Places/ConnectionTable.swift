@@ -63,9 +63,9 @@ final class ConnectionTable: Sendable {
   }
 
   /// Nil, or what there is too little of, and its text.
-  func takePlace(_ share: Share) -> (shortage: Budget.Shortage, text: String)? {
+  func acquirePlace(_ share: Share) -> (shortage: Budget.Shortage, text: String)? {
     state.withLock { state in
-      guard let shortage = state.places.take(1, for: share) else { return nil }
+      guard let shortage = state.places.acquire(1, for: share) else { return nil }
       return (shortage, state.places.text(shortage, of: share, "connections"))
     }
   }
@@ -119,7 +119,7 @@ final class ConnectionTable: Sendable {
   func addReplaced(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
       state.count(.unreadReplies, share)
-      guard state.replaced.take(bytes, for: share) == nil else { return false }
+      guard state.replaced.acquire(bytes, for: share) == nil else { return false }
       state.unread.add(bytes, for: share)
       return true
     }
@@ -147,7 +147,7 @@ final class ConnectionTable: Sendable {
   func giveBackPlace(_ share: Share) { state.withLock { $0.giveBackPlace(share) } }
 
   /// The connection is closed, and its requests have ended.
-  func leave(_ connection: Connection) {
+  func remove(_ connection: Connection) {
     state.withLock { _ = $0.connections.removeValue(forKey: ObjectIdentifier(connection)) }
   }
 }

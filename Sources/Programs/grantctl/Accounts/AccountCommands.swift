@@ -22,17 +22,17 @@ struct ListCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.accounts(.init(provider: provider, after: after, limit: limit))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let found = try answer.value()
     let accounts = found.accounts
     if accounts.isEmpty, let provider {
-      return shell.terminal.say(
+      return shell.terminal.print(
         "No accounts at \(Cell(provider).text). Sign in with: "
           + shell.command("login \(ShellWord.quoted(provider)) ACCOUNT"))
     }
-    if accounts.isEmpty { return shell.sayNoAccounts() }
-    shell.say(Self.table(accounts, now: shell.now))
-    if let next = found.next { shell.terminal.say("There are more: " + shell.command("list --after \(next)")) }
+    if accounts.isEmpty { return shell.printNoAccounts() }
+    shell.print(Self.table(accounts, now: shell.now))
+    if let next = found.next { shell.terminal.print("There are more: " + shell.command("list --after \(next)")) }
   }
 
   static func table(_ accounts: [AccountView], now: Int64) -> TextTable {
@@ -62,8 +62,8 @@ struct ShowCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(AccountGet.self, .init(account: named.account))
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.say(Self.fields(try answer.value(), shell))
+    if shell.isJSON { return shell.print(answer.json) }
+    shell.print(Self.fields(try answer.value(), shell))
   }
 
   static func fields(_ account: AccountView, _ shell: Shell) -> FieldList {
@@ -170,7 +170,7 @@ struct LogoutCommand: BrokerCommand {
     )
     let purpose = "end the session at the provider"
     if shell.isJSON {
-      shell.say(answer.json)
+      shell.print(answer.json)
       // The address is in the answer: without --open there is no more to say.
       if open, let url = answer.json["end_session_url"]?.string, !(await shell.openBrowser(url, to: purpose)) {
         shell.show(url, to: purpose)
@@ -178,8 +178,8 @@ struct LogoutCommand: BrokerCommand {
       return try checkRevoked(try answer.value())
     }
     let result = try answer.value()
-    shell.say(FieldList(result.steps, forgotten: "account"))
-    shell.terminal.say("Signed out: \(Cell(named.account).text)")
+    shell.print(FieldList(result.steps, forgotten: "account"))
+    shell.terminal.print("Signed out: \(Cell(named.account).text)")
     if let url = result.end_session_url {
       let isOpen = open ? await shell.openBrowser(url, to: purpose) : false
       if !isOpen { shell.show(url, to: purpose) }

@@ -51,9 +51,9 @@ extension Shell {
   }
 
   /// What to do where there is no account.
-  func sayNoAccounts() {
-    terminal.say("No accounts yet. Step by step: \(command("setup"))")
-    terminal.say("At a provider that exists: \(command("login PROVIDER ACCOUNT"))")
-    terminal.say("The providers: \(command("provider list"))")
+  func printNoAccounts() {
+    terminal.print("No accounts yet. Step by step: \(command("setup"))")
+    terminal.print("At a provider that exists: \(command("login PROVIDER ACCOUNT"))")
+    terminal.print("The providers: \(command("provider list"))")
   }
 }

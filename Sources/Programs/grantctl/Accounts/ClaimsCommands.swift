@@ -7,14 +7,14 @@ protocol QuestionCommand: BrokerCommand {
   associatedtype Question: RPCMethod where Question.Params == ProviderQuestion.Params
 
   var named: AccountArgument { get }
-  func say(_ result: Question.Result, in shell: Shell)
+  func show(_ result: Question.Result, in shell: Shell)
 }
 
 extension QuestionCommand {
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(Question.self, .init(account: named.account, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
-    say(try answer.value(), in: shell)
+    if shell.isJSON { return shell.print(answer.json) }
+    show(try answer.value(), in: shell)
   }
 }
 
@@ -34,11 +34,11 @@ struct IntrospectCommand: QuestionCommand {
   @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
-  func say(_ result: TokenIntrospect.Result, in shell: Shell) {
+  func show(_ result: TokenIntrospect.Result, in shell: Shell) {
     var fields = FieldList()
     fields.add("active", result.active ? "yes" : "no", result.active ? .good : .bad)
     fields.add(result.claims.filter { $0.key != "active" }, shell)
-    shell.say(fields)
+    shell.print(fields)
   }
 }
 
@@ -59,10 +59,10 @@ struct UserinfoCommand: QuestionCommand {
   @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
-  func say(_ result: AccountUserinfo.Result, in shell: Shell) {
+  func show(_ result: AccountUserinfo.Result, in shell: Shell) {
     var fields = FieldList()
     fields.add(result.claims, shell)
-    shell.say(fields)
+    shell.print(fields)
   }
 }
 

@@ -101,11 +101,11 @@ struct ImportCommand: BrokerCommand {
       .init(
         account: account, provider: provider, refresh_token: token, scopes: scopes.isEmpty ? nil : scopes,
         resource: resource, replace_identity: replaceIdentity ? true : nil))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let imported = try answer.value()
     let identity = imported.identity.map { " (\($0.bestName))" } ?? ""
-    shell.terminal.say(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
-    shell.terminal.say(
+    shell.terminal.print(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
+    shell.terminal.print(
       SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(imported.account))"))"))
   }
 }

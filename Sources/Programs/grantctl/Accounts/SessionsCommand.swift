@@ -21,10 +21,10 @@ struct SessionsCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     if let end { return try await run(ending: end, in: shell) }
     let answer = try await shell.ask(AccountSessions.self, .init(account: named.account, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let sessions = try answer.value().sessions
-    if sessions.isEmpty { return shell.terminal.say("No sessions are open.") }
-    shell.say(sessions.table(isNumbered: false, now: shell.now))
+    if sessions.isEmpty { return shell.terminal.print("No sessions are open.") }
+    shell.print(sessions.table(isNumbered: false, now: shell.now))
   }
 
   private func run(ending id: String, in shell: Shell) async throws(Failure) {
@@ -32,9 +32,9 @@ struct SessionsCommand: BrokerCommand {
       AccountEndSession.self, .init(account: named.account, session_id: id, timeout: options.timeout))
     let ended = try answer.value().ended
     if shell.isJSON {
-      shell.say(answer.json)
+      shell.print(answer.json)
     } else if ended {
-      shell.terminal.say("Ended: \(Cell(id).text)")
+      shell.terminal.print("Ended: \(Cell(id).text)")
     }
     guard !ended else { return }
     if shell.isJSON { throw .reported(.unknownName) }

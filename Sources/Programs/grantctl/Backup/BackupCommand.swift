@@ -121,14 +121,14 @@ struct BackupCommand: BrokerCommand {
       shell.terminal.note("  \(shell.command("repair")) lists them")
     }
     if shell.isJSON {
-      return shell.say([
+      return shell.print([
         "file": .string(file), "size": .integer(Int64(made.size)), "accounts": .integer(Int64(made.accounts)),
       ])
     }
     let accounts = "\(made.accounts) account\(made.accounts == 1 ? "" : "s")"
-    shell.terminal.say(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
+    shell.terminal.print(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
     let what = secret.keyFile == nil ? "passphrase" : "key file"
-    shell.terminal.say("Keep the \(what): the backup cannot be opened without it.")
-    shell.terminal.say(SafeText.line("Take it back with: \(shell.command("restore \(ShellWord.quoted(file))"))"))
+    shell.terminal.print("Keep the \(what): the backup cannot be opened without it.")
+    shell.terminal.print(SafeText.line("Take it back with: \(shell.command("restore \(ShellWord.quoted(file))"))"))
   }
 }

@@ -27,11 +27,11 @@ struct KeyRotateCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(StoreRotateKey.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
     let accounts = "\(result.accounts) account\(result.accounts == 1 ? "" : "s")"
-    shell.terminal.tell(SafeText.line("The state is sealed under a new key: \(accounts)"))
-    shell.terminal.tell(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
+    shell.terminal.printWrapped(SafeText.line("The state is sealed under a new key: \(accounts)"))
+    shell.terminal.printWrapped(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
   }
 }

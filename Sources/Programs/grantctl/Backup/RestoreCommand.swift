@@ -56,11 +56,11 @@ struct RestoreCommand: BrokerCommand {
       try await send(bytes, shell, client, activity)
     }
     var dialogue: Dialogue?
-    let about = try await look(id, shell, client, &dialogue)
+    let about = try await inspect(id, shell, client, &dialogue)
     describe(about, shell)
     guard moved || shell.isJSON || takesAny(of: about) else {
       let all = about.accounts == 0 ? "It has no account" : "All of them are here already"
-      return shell.terminal.tell("\(all): nothing is restored. --replace also restores existing accounts.")
+      return shell.terminal.printWrapped("\(all): nothing is restored. --replace also restores existing accounts.")
     }
     warn(about, shell)
     if !moved {
@@ -75,7 +75,7 @@ struct RestoreCommand: BrokerCommand {
       try await shell.ask(
         StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace, older: older), on: client)
     }
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     report(try answer.value(), shell)
   }
 
@@ -134,7 +134,7 @@ struct RestoreCommand: BrokerCommand {
     return id
   }
 
-  private func look(
+  private func inspect(
     _ id: String, _ shell: Shell, _ client: SocketClient, _ dialogue: inout Dialogue?
   ) async throws(Failure) -> StoreRestoreLook.Result {
     var tries = 1
@@ -188,14 +188,14 @@ struct RestoreCommand: BrokerCommand {
       ("Restored", result.restored), ("Replaced", result.replaced), ("Kept as they were", result.kept),
     ]
     for (title, names) in groups where !names.isEmpty {
-      shell.terminal.say(Self.names(title, names, width: shell.terminal.width ?? 80))
+      shell.terminal.print(Self.names(title, names, width: shell.terminal.width ?? 80))
     }
     for left in result.left_out {
-      shell.terminal.tell(SafeText.line("Left out: \(left.account): \(left.why)"))
+      shell.terminal.printWrapped(SafeText.line("Left out: \(left.account): \(left.why)"))
     }
-    if result.restored.isEmpty, result.replaced.isEmpty { shell.terminal.say("No account was restored.") }
+    if result.restored.isEmpty, result.replaced.isEmpty { shell.terminal.print("No account was restored.") }
     if !result.kept.isEmpty {
-      shell.terminal.tell("Those that were kept are not the backup's: --replace takes them too.")
+      shell.terminal.printWrapped("Those that were kept are not the backup's: --replace takes them too.")
     }
   }
 

@@ -60,11 +60,11 @@ struct AuditCommand: BrokerCommand {
       params.before = next
     }
     if shell.isJSON {
-      return shell.say(JSON(encoding: AuditList.Result(records: lines, next: hasMore ? params.before : nil)))
+      return shell.print(JSON(encoding: AuditList.Result(records: lines, next: hasMore ? params.before : nil)))
     }
-    if lines.isEmpty { return shell.terminal.say("Nothing is recorded\(isNarrowed ? " of that" : "").") }
+    if lines.isEmpty { return shell.terminal.print("Nothing is recorded\(isNarrowed ? " of that" : "").") }
     if hasMore { shell.terminal.note("There are older records: --limit \(limit * 10), or --until.") }
-    shell.say(lines.table(now: shell.now, in: shell.terminal.timeZone, users: shell.terminal.users))
+    shell.print(lines.table(now: shell.now, in: shell.terminal.timeZone, users: shell.terminal.users))
   }
 
   private var isNarrowed: Bool {

@@ -21,7 +21,7 @@ struct ReloadCommand: BrokerCommand {
     let answer = try await shell.ask(BrokerReload.self, NoParams())
     let result = try answer.value()
     let failed = (result.listeners ?? []).filter { $0.state != "ok" }
-    if shell.isJSON { shell.say(answer.json) } else { say(result, shell) }
+    if shell.isJSON { shell.print(answer.json) } else { show(result, shell) }
     guard failed.isEmpty else {
       throw Failure(
         .failure, failed.map { $0.message ?? "\($0.setting) is not served" }.joined(separator: "; "),
@@ -29,12 +29,12 @@ struct ReloadCommand: BrokerCommand {
     }
   }
 
-  private func say(_ result: BrokerReload.Result, _ shell: Shell) {
+  private func show(_ result: BrokerReload.Result, _ shell: Shell) {
     // The error reports those of listeners.
     let errors = (result.listeners ?? []).compactMap(\.message)
     let warnings = result.warnings.filter { warning in !errors.contains { warning.hasPrefix($0) } }
     for warning in warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
-    shell.terminal.say("Reloaded: \(result.providers) provider\(result.providers == 1 ? "" : "s")")
+    shell.terminal.print("Reloaded: \(result.providers) provider\(result.providers == 1 ? "" : "s")")
   }
 }
 
@@ -65,7 +65,7 @@ struct CallCommand: BrokerCommand {
       text = lines.joined(separator: "\n")
     }
     let params = try text.map { text throws(Failure) in try Self.parse(text) }
-    shell.say(try await shell.ask(method, params, on: shell.connect()))
+    shell.print(try await shell.ask(method, params, on: shell.connect()))
   }
 
   private static func parse(_ text: String) throws(Failure) -> JSON {
@@ -92,7 +92,7 @@ struct OpenRPCCommand: BrokerCommand {
 
   @OptionGroup var options: GlobalOptions
 
-  func run(in shell: Shell) async throws(Failure) { shell.terminal.say(OpenRPC.document().pretty(width: 100)) }
+  func run(in shell: Shell) async throws(Failure) { shell.terminal.print(OpenRPC.document().pretty(width: 100)) }
 }
 
 struct VersionCommand: BrokerCommand {
@@ -116,9 +116,9 @@ struct VersionCommand: BrokerCommand {
     }
     let own = GrantdVersion.current
     if shell.isJSON {
-      return shell.say(["grantctl": .string(own), "grantd": daemon.map { .string($0) } ?? .null])
+      return shell.print(["grantctl": .string(own), "grantd": daemon.map { .string($0) } ?? .null])
     }
-    shell.terminal.say("grantctl \(own)")
-    shell.terminal.say("grantd \(daemon.map(SafeText.line) ?? "does not answer")")
+    shell.terminal.print("grantctl \(own)")
+    shell.terminal.print("grantd \(daemon.map(SafeText.line) ?? "does not answer")")
   }
 }

@@ -23,7 +23,7 @@ struct ClientMetadataCommand: BrokerCommand {
         hints: ["Add the section [client_metadata] with url = \"https://…\", then run `grantctl reload`."])
     }
     func list(_ texts: [String]) -> JSON { .array(texts.map { .string($0) }) }
-    shell.say(
+    shell.print(
       JSON.object([
         .init(name: "client_id", value: .string(url)),
         .init(name: "client_name", value: .string(result.client_name)),

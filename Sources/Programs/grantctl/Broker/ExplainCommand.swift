@@ -62,19 +62,22 @@ struct ExplainCommand: BrokerCommand {
   }
 
   func run(in shell: Shell) async throws(Failure) {
-    if all { return try await RuleTable(shell: shell).say(account) }
+    if all { return try await RuleTable(shell: shell).show(account) }
     let answer = try await shell.ask(
       PolicyExplain.self,
       .init(account: account, method: method, kind: idToken ? .idToken : nil, caller: try await subject(shell)))
     if shell.isJSON {
-      shell.say(answer.json)
+      shell.print(answer.json)
     } else {
       let result = try answer.value()
-      shell.terminal.tell(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
+      shell.terminal.printWrapped(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
       if let confirm = result.confirm {
-        shell.terminal.tell("the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
+        shell.terminal.printWrapped(
+          "the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
       }
-      if let scopes = result.scopes { shell.terminal.tell(SafeText.line("scopes: \(scopes.joined(separator: " "))")) }
+      if let scopes = result.scopes {
+        shell.terminal.printWrapped(SafeText.line("scopes: \(scopes.joined(separator: " "))"))
+      }
       await noteUnknownAccount(shell)
     }
     if try !answer.value().allowed { throw Failure.reported(.notPermitted) }

@@ -47,11 +47,11 @@ struct LockCommand: BrokerCommand {
       }
     }
     if shell.isJSON {
-      return shell.say(
+      return shell.print(
         JSON(encoding: BrokerLock.Result(state: isUser ? "locked" : result.state, warnings: result.warnings)))
     }
     let unlock = shell.command("unlock")
-    shell.terminal.say(isUser ? "Locked. Unlock: \(unlock)" : "All releases are held. Release them: \(unlock)")
+    shell.terminal.print(isUser ? "Locked. Unlock: \(unlock)" : "All releases are held. Release them: \(unlock)")
   }
 }
 
@@ -85,11 +85,11 @@ struct UnlockCommand: BrokerCommand {
       }
       result.state = "running"
     }
-    if shell.isJSON { return shell.say(JSON(encoding: result)) }
+    if shell.isJSON { return shell.print(JSON(encoding: result)) }
     switch result.state {
-    case "released": shell.terminal.say("Releases are no longer held.")
-    case "running" where params.passphrase == nil: shell.terminal.say("The broker is not locked.")
-    default: shell.terminal.say("Unlocked.")
+    case "released": shell.terminal.print("Releases are no longer held.")
+    case "running" where params.passphrase == nil: shell.terminal.print("The broker is not locked.")
+    default: shell.terminal.print("Unlocked.")
     }
   }
 }

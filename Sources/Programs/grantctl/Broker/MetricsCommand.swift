@@ -17,8 +17,8 @@ struct MetricsCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(BrokerMetrics.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     // Line by line, as what comes over the socket is shown elsewhere: a name must not steer the terminal.
-    for line in SafeText.lines(try answer.value().text) { shell.terminal.say(line) }
+    for line in SafeText.lines(try answer.value().text) { shell.terminal.print(line) }
   }
 }

@@ -165,9 +165,9 @@ extension AccountView.Report {
 }
 
 extension Shell {
-  func say(_ problems: Problems) {
-    terminal.say("")
-    terminal.say(problems.lines(width: terminal.width, colour: terminal.usesColour))
+  func print(_ problems: Problems) {
+    terminal.print("")
+    terminal.print(problems.lines(width: terminal.width, colour: terminal.usesColour))
   }
 }
 

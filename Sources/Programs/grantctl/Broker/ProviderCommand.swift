@@ -94,16 +94,16 @@ struct ProviderRegisterCommand: BrokerCommand {
         issuer: issuer, provider: name, initial_access_token: token, scopes: scopes.isEmpty ? nil : scopes,
         redirect_uri: redirectUri, auth_method: authMethod, resource: resource, api_base: apiBase,
         ca_certificates: authorities, client_id: clientId?.trimmed, client_secret: clientSecret))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
     var fields = FieldList()
     fields.add("Provider", result.provider)
     fields.add("Issuer", result.issuer)
     fields.add("Client", result.client_id)
-    shell.say(fields)
+    shell.print(fields)
     let login = shell.command("login \(ShellWord.quoted(result.provider))")
-    shell.terminal.say(SafeText.line("Sign in with: \(login)"))
+    shell.terminal.print(SafeText.line("Sign in with: \(login)"))
   }
 
   private func secret(_ what: String, _ path: String?, _ shell: Shell) async throws(Failure) -> SecretText? {
@@ -133,9 +133,9 @@ struct ProviderShowCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(ProviderGet.self, .init(provider: provider))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
-    guard toml else { return shell.say(ProvidersCommand.fields(result, shell)) }
+    guard toml else { return shell.print(ProvidersCommand.fields(result, shell)) }
     let isSystem = shell.choice.path == SocketChoice.systemPath
     let folder = isSystem ? "/etc/grantd" : "\(shell.terminal.configurationFolder)/grantd"
     guard let section = ProviderSectionText(result, folder: folder) else {
@@ -143,7 +143,7 @@ struct ProviderShowCommand: BrokerCommand {
         .failure, "provider \(SafeText.line(provider)) is in the configuration, not in the broker's store",
         hints: ["`grantctl status` names the configuration file, which has its section."])
     }
-    shell.terminal.say(section.lines.map(SafeText.line))
+    shell.terminal.print(section.lines.map(SafeText.line))
   }
 }
 
@@ -165,8 +165,8 @@ struct ProviderUnregisterCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(ProviderUnregister.self, .init(provider: provider))
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.say(FieldList(try answer.value().steps, forgotten: "provider"))
-    shell.terminal.say("Forgotten: \(Cell(provider).text)")
+    if shell.isJSON { return shell.print(answer.json) }
+    shell.print(FieldList(try answer.value().steps, forgotten: "provider"))
+    shell.terminal.print("Forgotten: \(Cell(provider).text)")
   }
 }

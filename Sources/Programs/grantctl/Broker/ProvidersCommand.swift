@@ -15,13 +15,13 @@ struct ProvidersCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(ProviderList.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let providers = try answer.value().providers
     if providers.isEmpty {
-      shell.terminal.tell("No providers. Add one, step by step: \(shell.command("setup"))")
-      shell.terminal.tell("Or add a [provider.NAME] section, then: \(shell.command("reload"))")
+      shell.terminal.printWrapped("No providers. Add one, step by step: \(shell.command("setup"))")
+      shell.terminal.printWrapped("Or add a [provider.NAME] section, then: \(shell.command("reload"))")
     } else {
-      shell.say(Self.table(providers))
+      shell.print(Self.table(providers))
     }
   }
 

@@ -31,18 +31,18 @@ struct RepairCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     guard let row else { return try await list(in: shell) }
     let answer = try await shell.ask(StoreRepair.self, .init(row: row, remove: remove ? true : nil))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
-    shell.terminal.say(SafeText.line("\(result.row): \(result.outcome)"))
+    shell.terminal.print(SafeText.line("\(result.row): \(result.outcome)"))
   }
 
   private func list(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(BrokerStatus.self, NoParams())
     let rows = try answer.value().set_aside ?? []
-    if shell.isJSON { return shell.say(answer.json["set_aside"] ?? .array([])) }
-    guard !rows.isEmpty else { return shell.terminal.say("Every row can be read.") }
+    if shell.isJSON { return shell.print(answer.json["set_aside"] ?? .array([])) }
+    guard !rows.isEmpty else { return shell.terminal.print("Every row can be read.") }
     var problems = Problems()
     for row in rows { problems.add(row, shell) }
-    shell.say(problems)
+    shell.print(problems)
   }
 }

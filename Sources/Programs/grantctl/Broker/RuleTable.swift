@@ -8,15 +8,15 @@ struct RuleTable {
 
   let shell: Shell
 
-  func say(_ account: String) async throws(Failure) {
+  func show(_ account: String) async throws(Failure) {
     let answer = try await shell.ask(PolicyRules.self, .init(account: account))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
     let uses = await lastUses(of: account)
     let rows = [owner(result, uses)] + result.rules.map { row($0, uses) }
-    shell.say(
+    shell.print(
       TextTable(titles: ["CALLER", "MAY", "APPROVAL", "LAST USE"], shrinkable: [0, 1], rows: rows, droppable: 2))
-    if result.rules.isEmpty { shell.terminal.say("No rule covers account \(Cell(account).text).") }
+    if result.rules.isEmpty { shell.terminal.print("No rule covers account \(Cell(account).text).") }
   }
 
   /// By rule; "" for callers that need none. Nothing if the broker keeps no audit trail.

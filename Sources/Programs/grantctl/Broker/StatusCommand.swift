@@ -44,11 +44,11 @@ struct StatusCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     let client = try await connect(shell)
     let answer = try await shell.ask(BrokerStatus.self, NoParams(), on: client)
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let status = try answer.value()
     if status.state == "locked" {
-      shell.terminal.say(Self.head(status, now: shell.now))
-      return shell.terminal.say("  Unlock it: \(shell.command("unlock"))")
+      shell.terminal.print(Self.head(status, now: shell.now))
+      return shell.terminal.print("  Unlock it: \(shell.command("unlock"))")
     }
     let accounts = try await shell.accounts(.init(), on: client).value().accounts
     var fields = Self.fields(status, shell)
@@ -57,30 +57,30 @@ struct StatusCommand: BrokerCommand {
     }
     let columns = wide ? nil : shell.terminal.width
     let head = Self.head(status, now: shell.now)
-    shell.terminal.say(columns.map { SafeText.wrapped(head, columns: $0) } ?? [head])
-    shell.terminal.say(fields.lines(within: columns, colour: shell.terminal.usesColour))
-    shell.terminal.say("")
-    if accounts.isEmpty { shell.sayNoAccounts() } else { say(accounts, status, shell) }
+    shell.terminal.print(columns.map { SafeText.wrapped(head, columns: $0) } ?? [head])
+    shell.terminal.print(fields.lines(within: columns, colour: shell.terminal.usesColour))
+    shell.terminal.print("")
+    if accounts.isEmpty { shell.printNoAccounts() } else { show(accounts, status, shell) }
     let problems = Problems(status, accounts, shell)
-    if !problems.all.isEmpty { shell.say(problems) }
+    if !problems.all.isEmpty { shell.print(problems) }
   }
 
   /// Problems first. Many accounts without a problem are one line, unless they were asked for.
-  private func say(_ accounts: [AccountView], _ status: BrokerStatus.Result, _ shell: Shell) {
+  private func show(_ accounts: [AccountView], _ status: BrokerStatus.Result, _ shell: Shell) {
     var shown = accounts.filter { account in
       (state == nil || account.state.rawValue == state) && (provider == nil || account.provider == provider)
     }
-    guard !shown.isEmpty else { return shell.terminal.say("No account matches.") }
+    guard !shown.isEmpty else { return shell.terminal.print("No account matches.") }
     let good = shown.filter { !$0.state.isProblem }
     let isFolded = !wide && state == nil && good.count > Self.mostOK
     if isFolded { shown.removeAll { !$0.state.isProblem } }
     if !shown.isEmpty {
       let table = Self.table(Self.sorted(shown), status, shell)
-      shell.terminal.say(table.lines(width: wide ? nil : shell.terminal.width, colour: shell.terminal.usesColour))
+      shell.terminal.print(table.lines(width: wide ? nil : shell.terminal.width, colour: shell.terminal.usesColour))
     }
     guard isFolded else { return }
     let list = "list" + (provider.map { " --provider \(ShellWord.quoted($0))" } ?? "")
-    shell.terminal.say("\(good.count) ok (\(shell.command(list)))")
+    shell.terminal.print("\(good.count) ok (\(shell.command(list)))")
   }
 
   static func sorted(_ accounts: [AccountView]) -> [AccountView] {

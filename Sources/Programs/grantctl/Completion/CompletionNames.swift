@@ -20,12 +20,12 @@ struct CompletionNames {
     shell = Shell(terminal: terminal, settings: .init(wish: GlobalOptions.wish(in: arguments)))
   }
 
-  func say(_ arguments: [String]) {
+  func show(_ arguments: [String]) {
     guard arguments.count > 1 else { return }
     let word = arguments.count > 2 && !arguments[2].hasPrefix("-") ? arguments[2] : ""
     let names = names(of: arguments[1], word)
     // A name with other characters could not be typed as it is.
-    shell.terminal.say(names.filter { !$0.isEmpty && SafeText.line($0) == $0 })
+    shell.terminal.print(names.filter { !$0.isEmpty && SafeText.line($0) == $0 })
   }
 
   private func names(of kind: String, _ word: String) -> [String] {

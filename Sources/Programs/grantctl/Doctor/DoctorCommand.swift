@@ -29,10 +29,10 @@ struct DoctorCommand: BrokerCommand {
     let end = try await doctor.examine(only: name)
     var report = doctor.report
     if shell.isJSON {
-      shell.say(report.json(adapt: shell.adapted))
+      shell.print(report.json(adapt: shell.adapted))
     } else {
       report.name(by: shell.terminal.users)
-      shell.terminal.say(
+      shell.terminal.print(
         report.lines(width: shell.terminal.width, colour: shell.terminal.usesColour, adapt: shell.adapted))
     }
     let status = end != .success ? end : report.count(.failed) > 0 ? .failure : .success

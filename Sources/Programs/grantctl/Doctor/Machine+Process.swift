@@ -4,7 +4,7 @@ import Platform
 extension Machine {
   /// This one.
   static let own = Machine(
-    look: look,
+    look: inspect,
     names: ProcessFiles.names,
     freeBytes: { path in
       var disk = statvfs()
@@ -24,7 +24,7 @@ extension Machine {
     return (try? ended.get()).map { Ended(status: $0.status, out: $0.out, err: $0.err) }
   }
 
-  private static func look(_ path: String) -> Look {
+  private static func inspect(_ path: String) -> Look {
     var entry = stat()
     guard lstat(path, &entry) == 0 else { return errno == ENOENT || errno == ENOTDIR ? .absent : .hidden }
     let kind: File.Kind =

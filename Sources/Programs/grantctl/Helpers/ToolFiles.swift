@@ -85,7 +85,7 @@ struct ToolFiles {
     if purpose == .undo, let shared = edit.shared,
       let other = shared.other(in: try content(self.path(shared.file)) ?? "")
     {
-      return say("\(path): stays, since \(other) needs it")
+      return show("\(path): stays, since \(other) needs it")
     }
     if purpose == .write, let line = block.conflict(in: old, with: edit.conflicts) {
       throw Failure(
@@ -129,21 +129,21 @@ struct ToolFiles {
     try replace(path, before, with: new, showing: added.pretty() + "\n", purpose)
   }
 
-  private func say(_ text: String) {
+  private func show(_ text: String) {
     guard extent != .check else { return }
-    terminal.say(SafeText.line(text))
+    terminal.print(SafeText.line(text))
   }
 
   private func compare(_ path: String, _ old: String, _ new: String) {
     let lines = UnifiedDiff.lines(path, old, new)
-    terminal.say(lines.isEmpty ? [SafeText.line("\(path): nothing to change")] : lines.map(SafeText.indented))
+    terminal.print(lines.isEmpty ? [SafeText.line("\(path): nothing to change")] : lines.map(SafeText.indented))
   }
 
   private func show(_ path: String, _ text: String) {
     terminal.note("# \(SafeText.line(path))")
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { SafeText.indented(String($0)) }
     // The last one is behind the newline that ends the text.
-    terminal.say(lines.last == "" ? Array(lines.dropLast()) : lines)
+    terminal.print(lines.last == "" ? Array(lines.dropLast()) : lines)
   }
 
   private func content(_ path: String) throws(Failure) -> String? {
@@ -160,7 +160,7 @@ struct ToolFiles {
     _ path: String, _ before: String?, with new: String, showing text: String, _ purpose: Purpose
   ) throws(Failure) {
     if extent == .difference { return compare(path, before ?? "", new) }
-    guard new != before ?? "" else { return say("\(path): nothing to change") }
+    guard new != before ?? "" else { return show("\(path): nothing to change") }
     guard extent == .whole else { return }
     if purpose == .write { show(path, text) }
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
@@ -172,7 +172,7 @@ struct ToolFiles {
       try save(path, new, like: path)
     }
     let kept = before == nil || purpose == .undo ? "" : "; the file of before is \(path)\(Self.backup)"
-    terminal.say(SafeText.line("\(path): \(purpose == .write ? "written" : "taken out")\(kept)"))
+    terminal.print(SafeText.line("\(path): \(purpose == .write ? "written" : "taken out")\(kept)"))
   }
 
   private mutating func save(_ path: String, _ text: String, like original: String) throws(Failure) {
@@ -200,7 +200,7 @@ struct ToolFiles {
     let (path, isListed) = try kubeconfig(of: entry)
     let command = ["kubectl", "config"] + words + (isListed ? ["--kubeconfig=\(path)"] : [])
     let line = SafeText.line(command.map(ShellWord.quoted).joined(separator: " "))
-    guard purpose != .show, extent != .difference else { return terminal.say(line) }
+    guard purpose != .show, extent != .difference else { return terminal.print(line) }
     guard extent == .whole else {
       if terminal.programs.find(command[0]) == nil { throw Failure(.failure, "\(command[0]) is not here") }
       return
@@ -214,7 +214,7 @@ struct ToolFiles {
     guard let program = terminal.programs.find(command[0]) else {
       throw Failure(.failure, "\(command[0]) is not here")
     }
-    terminal.say(line)
+    terminal.print(line)
     let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
     // What is not there is taken out.
     guard purpose == .write, ended?.status != 0 else { return }

@@ -133,7 +133,7 @@ struct LoginCommand: BrokerCommand {
         name: resourceChoice.name, scopes: Self.words(scope))
       let found = try await resource.provider()
       try await flow.run(params(found.provider, browser: browser))
-      if !shell.isJSON { resource.sayUse(of: account ?? found.provider) }
+      if !shell.isJSON { resource.showUse(of: account ?? found.provider) }
     } catch {
       // The URL may be an issuer's.
       if ResourceLogin.isURL(provider), error.rpc?.reason == .unsupportedByProvider {
@@ -193,9 +193,9 @@ struct LoginCommand: BrokerCommand {
       .init(
         provider: provider, account: account, username: username, password: secret,
         scopes: scopes.isEmpty ? nil : scopes))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let view = try answer.value()
-    shell.terminal.say(shell.signedIn(to: view.account, as: view.identity?.bestName, at: view.provider))
+    shell.terminal.print(shell.signedIn(to: view.account, as: view.identity?.bestName, at: view.provider))
   }
 
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).

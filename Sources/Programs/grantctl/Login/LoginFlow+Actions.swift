@@ -29,18 +29,18 @@ struct LoginAnswers: Sendable {
   }
 
   /// Good once: what was refused would be refused again.
-  fileprivate mutating func takeAttributes() -> [String: JSON]? {
+  fileprivate mutating func consumeAttributes() -> [String: JSON]? {
     defer { (attributes, hasAttributes) = ([:], false) }
     return attributes.isEmpty && !hasAttributes ? nil : attributes
   }
 
-  fileprivate mutating func takeTry() -> Bool {
+  fileprivate mutating func consumeTry() -> Bool {
     defer { triesAgain = false }
     return triesAgain
   }
 
   /// The session to replace; nil where a person has to choose, after the words.
-  fileprivate mutating func takeSession(of sessions: [SessionView]) -> (id: String?, words: String?) {
+  fileprivate mutating func consumeSession(of sessions: [SessionView]) -> (id: String?, words: String?) {
     guard let wish = session else { return (nil, nil) }
     // A word is good for each round, an ID for one.
     if ![PresetAnswers.oldest, PresetAnswers.offline].contains(wish) { session = nil }
@@ -77,18 +77,18 @@ extension LoginFlow {
       case .sessionLimit:
         let sessions = action.sessions ?? []
         if sessions.isEmpty {
-          guard answers.takeTry() else { return try ask(.again, action, answers) }
+          guard answers.consumeTry() else { return try ask(.again, action, answers) }
           outcome = try await send(.init(login_id: id))
           break
         }
-        let (session, words) = answers.takeSession(of: sessions)
+        let (session, words) = answers.consumeSession(of: sessions)
         guard let session else {
           if let words { terminal.note(words) }
           return try ask(.session(sessions), action, answers)
         }
         outcome = try await send(.init(login_id: id, session_id: session))
       case .registration:
-        guard let attributes = answers.takeAttributes() else {
+        guard let attributes = answers.consumeAttributes() else {
           return try ask(.registration(RegistrationForm()), action, answers)
         }
         outcome = try await send(.init(login_id: id, attributes: attributes))
@@ -102,11 +102,11 @@ extension LoginFlow {
   }
 
   /// A line that was typed in answer to a question.
-  func take(
+  func handle(
     _ line: String, for question: LoginQuestion, _ answers: inout LoginAnswers
   ) async throws(Failure) -> LoginStep {
     var question = question
-    switch question.take(line) {
+    switch question.answer(line) {
     case .again(let note):
       if let note { terminal.note(note) }
       return .ask(question)

@@ -137,20 +137,20 @@ struct LoginFlow: Sendable {
   }
 
   private func conclude(_ json: JSON, _ login: Waiting) throws(Failure) {
-    if shell.isJSON { return shell.say(json) }
+    if shell.isJSON { return shell.print(json) }
     let result = try MethodResult<LoginWait>(json: json).value()
     if let code = result.authorization_code {
       let code = try TokenCommand.printable(code)
       terminal.note("Signed in\(way(result, login)). Nothing is stored: this is the authorization code.")
-      return terminal.say(code)
+      return terminal.print(code)
     }
     for warning in (result.warnings ?? []).flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     guard reportsResult else { return }
     let name = result.account?.account ?? login.account ?? ""
     let provider = result.account?.provider ?? login.provider ?? "the provider"
-    terminal.say(
+    terminal.print(
       shell.signedIn(to: name, as: result.account?.identity?.bestName, at: "\(provider)\(way(result, login))"))
-    terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
+    terminal.print(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
   }
 
   /// The place that was used; empty if none was reported.

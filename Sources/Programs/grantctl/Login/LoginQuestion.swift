@@ -23,7 +23,7 @@ enum LoginQuestion: Sendable {
     }
   }
 
-  mutating func take(_ line: String) -> Taken {
+  mutating func answer(_ line: String) -> Taken {
     switch self {
     case .session(let sessions):
       let wish = line.filter { !$0.isWhitespace }
@@ -40,7 +40,7 @@ enum LoginQuestion: Sendable {
     case .again: return .goOn
     case .registration(var form):
       defer { self = .registration(form) }
-      return form.take(line)
+      return form.answer(line)
     }
   }
 }
@@ -63,7 +63,7 @@ struct RegistrationForm: Sendable {
     return "\(SafeText.line(name))\(before): "
   }
 
-  mutating func take(_ line: String) -> LoginQuestion.Taken {
+  mutating func answer(_ line: String) -> LoginQuestion.Taken {
     let text = Self.trimmed(line)
     if let name = wrong.first {
       wrong.removeFirst()

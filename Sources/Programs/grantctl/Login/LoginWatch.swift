@@ -103,7 +103,7 @@ struct LoginWatch: Sendable {
           isReading = true
         }
         guard let asked = question, !typed.isEmpty else { break }
-        next = try await flow.take(typed.removeFirst(), for: asked, &answers)
+        next = try await flow.handle(typed.removeFirst(), for: asked, &answers)
       } while true
       if question != nil, isInputOver { throw flow.needsPerson(answers.last, login.id) }
     }

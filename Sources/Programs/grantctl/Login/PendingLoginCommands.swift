@@ -16,9 +16,9 @@ struct LoginListCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(LoginList.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let logins = try answer.value().logins
-    if logins.isEmpty { return shell.terminal.say("No pending logins.") }
+    if logins.isEmpty { return shell.terminal.print("No pending logins.") }
     let rows = logins.map { login in
       TextTable.Row(
         cells: [
@@ -26,7 +26,7 @@ struct LoginListCommand: BrokerCommand {
           Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
         ], notes: login.state == .actionRequired ? [Self.more(login.login_id, shell)] : [])
     }
-    shell.say(
+    shell.print(
       TextTable(
         titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows, droppable: 3))
   }
@@ -83,7 +83,7 @@ struct LoginCancelCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(LoginCancel.self, .init(login_id: id))
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.terminal.say(try answer.value().cancelled ? "Cancelled." : "It had ended already.")
+    if shell.isJSON { return shell.print(answer.json) }
+    shell.terminal.print(try answer.value().cancelled ? "Cancelled." : "It had ended already.")
   }
 }

@@ -45,8 +45,8 @@ struct ResourceLogin {
   }
 
   /// After the sign-in.
-  func sayUse(of account: String) {
-    shell.terminal.say(
+  func showUse(of account: String) {
+    shell.terminal.print(
       SafeText.line("Use it in an MCP client: \(shell.command("configure claude-code \(ShellWord.quoted(account))"))"))
   }
 }

@@ -31,7 +31,7 @@ struct UICommand: BrokerCommand {
     let browser = browserUid ?? BrowserOwner.invoker(terminal)
     let other = browser == terminal.uid ? nil : browser
     let answer = try await shell.ask(UIOpen.self, .init(browser_uid: other))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let opened = try answer.value()
     let purpose = "see your accounts"
     let isOverSSH = terminal.environment["SSH_CONNECTION"] != nil

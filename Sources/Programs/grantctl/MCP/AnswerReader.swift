@@ -44,7 +44,7 @@ struct AnswerReader {
   private var bytes: [UInt8] = []
 
   /// - Returns: the parts that the bytes complete.
-  mutating func take(_ more: [UInt8]) throws(Fault) -> [Part] {
+  mutating func append(_ more: [UInt8]) throws(Fault) -> [Part] {
     bytes += more
     var parts: [Part] = []
     while let part = try next() { parts.append(part) }

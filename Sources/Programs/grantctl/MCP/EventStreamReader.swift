@@ -22,7 +22,7 @@ struct EventStreamReader {
   init(longest: Int) { self.longest = longest }
 
   /// - Returns: the events that the bytes complete. An event without data is ignored.
-  mutating func take(_ bytes: [UInt8]) throws(TooLong) -> [Event] {
+  mutating func append(_ bytes: [UInt8]) throws(TooLong) -> [Event] {
     var events: [Event] = []
     for byte in bytes {
       defer { endedWithReturn = byte == 0x0D }

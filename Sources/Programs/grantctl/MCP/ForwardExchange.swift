@@ -43,7 +43,7 @@ final class ForwardExchange: Sendable {
       guard !bytes.isEmpty else {
         return reader.withLock { $0.finish() } && !isStopped ? .end : nil
       }
-      let parts = try reader.withLock { reader throws(AnswerReader.Fault) in try reader.take(bytes) }
+      let parts = try reader.withLock { reader throws(AnswerReader.Fault) in try reader.append(bytes) }
       waiting.withLock { $0 += parts }
     }
   }

@@ -52,7 +52,7 @@ extension MCPBridge {
 
   private func pass(_ exchange: ForwardExchange, _ reader: inout EventStreamReader) {
     while let part = try? exchange.next() {
-      guard case .body(let bytes) = part, let events = try? reader.take(bytes) else { return }
+      guard case .body(let bytes) = part, let events = try? reader.append(bytes) else { return }
       for event in events where event.type == "message" && !event.data.isEmpty { write(event.data) }
     }
   }

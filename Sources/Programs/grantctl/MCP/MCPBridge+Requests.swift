@@ -88,7 +88,7 @@ extension MCPBridge {
       }
       return .failed(BridgeProblem(head, body))
     }
-    if message.method == "initialize" { note(session: head.first("mcp-session-id")) }
+    if message.method == "initialize" { record(session: head.first("mcp-session-id")) }
     switch head.type {
     case "text/event-stream": return stream(exchange, message)
     case "application/json":
@@ -103,7 +103,7 @@ extension MCPBridge {
     }
   }
 
-  private func note(session: String?) {
+  private func record(session: String?) {
     guard session.map(BridgeProblem.isHeader) ?? true else { return }
     state.withLock { $0.sessionID = session }
   }
@@ -120,7 +120,7 @@ extension MCPBridge {
     while let part = try? exchange.next() {
       guard case .body(let bytes) = part else { break }
       do throws(EventStreamReader.TooLong) {
-        for event in try reader.take(bytes) where event.type == "message" && !event.data.isEmpty {
+        for event in try reader.append(bytes) where event.type == "message" && !event.data.isEmpty {
           let answer = BridgedMessage(event.data)
           if answer.kind == .other { isAnswered = true }
           delivered(answer, for: message)
@@ -187,7 +187,7 @@ extension MCPBridge {
         head.status == 200, let session = head.first("mcp-session-id"), exchange.firstAnswer(Limit.message) != nil
       else { return false }
       exchange.stop()
-      note(session: session)
+      record(session: session)
       let done = Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8)
       deliver(done, BridgedMessage(done))
       listen()

@@ -155,7 +155,7 @@ final class MCPBridge: Sendable {
 
   // MARK: Requests
 
-  private func place() throws(BridgeProblem) -> Endpoint {
+  private func endpoint() throws(BridgeProblem) -> Endpoint {
     if let known = found.withLock({ $0 }) { return known }
     let place = try find().get()
     found.withLock { $0 = place }
@@ -168,7 +168,7 @@ final class MCPBridge: Sendable {
     while true {
       let problem: BridgeProblem
       do throws(BridgeProblem) {
-        let place = try self.place()
+        let place = try endpoint()
         do throws(ConnectFailure) {
           return (try ForwardExchange(to: place.socket, from: isExpected), place)
         } catch {

@@ -28,19 +28,19 @@ struct Migration {
     let name = account ?? Self.name(found.name)
     let status = try await shell.ask(BrokerStatus.self, NoParams()).value()
     let provider = try await provider(for: found, status)
-    guard let token = found.refreshToken else { return sayLogin(found, provider, name) }
+    guard let token = found.refreshToken else { return showLogin(found, provider, name) }
     let answer = try await shell.ask(
       AccountImport.self,
       .init(
         account: name, provider: provider, refresh_token: token, scopes: found.scopes.isEmpty ? nil : found.scopes))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let imported = try answer.value()
     let identity = imported.identity.map { " (\($0.bestName))" } ?? ""
-    terminal.say(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
+    terminal.print(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
     let notes = source.stop(found)
-    if !notes.isEmpty { terminal.say("From now on only the broker may refresh this account.") }
-    for note in notes { terminal.say(SafeText.line("  \(note)")) }
-    terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
+    if !notes.isEmpty { terminal.print("From now on only the broker may refresh this account.") }
+    for note in notes { terminal.print(SafeText.line("  \(note)")) }
+    terminal.print(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
   }
 
   private func chosen(_ all: [ImportedAccount]) throws(Failure) -> ImportedAccount {
@@ -147,13 +147,13 @@ struct Migration {
   }
 
   /// The program's refresh token cannot be read: one sign-in replaces it.
-  private func sayLogin(_ found: ImportedAccount, _ provider: String, _ name: String) {
+  private func showLogin(_ found: ImportedAccount, _ provider: String, _ name: String) {
     let login = shell.command("login \(ShellWord.quoted(provider)) \(ShellWord.quoted(name))")
     if shell.isJSON {
-      return shell.say(["provider": .string(provider), "account": .string(name), "login": .string(login)])
+      return shell.print(["provider": .string(provider), "account": .string(name), "login": .string(login)])
     }
-    terminal.say(SafeText.line("Provider \(provider) has the client of \(source.name)."))
-    terminal.say(SafeText.line("\(source.name) does not show its refresh token. Sign in once: \(login)"))
-    for note in source.stop(found) { terminal.say(SafeText.line("  \(note)")) }
+    terminal.print(SafeText.line("Provider \(provider) has the client of \(source.name)."))
+    terminal.print(SafeText.line("\(source.name) does not show its refresh token. Sign in once: \(login)"))
+    for note in source.stop(found) { terminal.print(SafeText.line("  \(note)")) }
   }
 }

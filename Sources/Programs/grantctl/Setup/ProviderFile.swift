@@ -73,7 +73,7 @@ struct ProviderFile {
   }
 
   private func unwritten(_ file: String, _ reason: String, _ path: String, _ lines: [String]) -> Failure {
-    terminal.say(lines.map(SafeText.line))
+    terminal.print(lines.map(SafeText.line))
     return Failure(
       .actionRequired, "\(file) cannot be written: \(reason)",
       hints: [

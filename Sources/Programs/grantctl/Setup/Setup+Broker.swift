@@ -43,7 +43,7 @@ extension Setup {
   private func start() async throws(Failure) -> Log? {
     if let systemctl = terminal.programs.find("systemctl"), await hasUserUnit(systemctl) {
       let words = ["--user", "enable", "--now", "grantd.socket"]
-      tell("No broker runs. Starting: systemctl \(words.joined(separator: " "))")
+      printWrapped("No broker runs. Starting: systemctl \(words.joined(separator: " "))")
       let ended = await terminal.machine.run([systemctl] + words, Doctor.childTimeout)
       guard ended?.status == 0 else {
         throw Failure(
@@ -55,8 +55,8 @@ extension Setup {
     }
     let path = stateFolder + "/grantd.log"
     let length = bytes(path).count
-    tell("No broker runs, and no systemd user manager. Starting: grantd --user")
-    terminal.say(SafeText.line("  Its log: \(path)"))
+    printWrapped("No broker runs, and no systemd user manager. Starting: grantd --user")
+    terminal.print(SafeText.line("  Its log: \(path)"))
     switch terminal.programs.startService(["grantd", "--user"], path) {
     case .running(let hasEnded): return Log(path: path, length: length, hasEnded: hasEnded)
     case .failed(let reason):

@@ -82,14 +82,14 @@ extension Setup {
     params.provider = try await freeName("\(old.provider.prefix(56))-new")
     let trial = try await shell.ask(ProviderRegister.self, params).value().provider
     let refusal = try await refusal(of: trial)
-    try await forget(trial)
+    try await unregister(trial)
     if let refusal {
       failed("Client", refusal.message)
       throw Failure(
         .configuration, "provider \(old.provider) keeps client ID \(old.client_id): \(new.id) is refused",
         hints: (refusal.hint.map { [$0] } ?? []) + ["--skip-probe replaces it without this check."])
     }
-    try await forget(old.provider)
+    try await unregister(old.provider)
     params.provider = old.provider
     return try await register(params, issuer)
   }
@@ -101,7 +101,7 @@ extension Setup {
     return result.flatMap { $0.result == .failed ? $0 : nil }
   }
 
-  func forget(_ provider: String) async throws(Failure) {
+  func unregister(_ provider: String) async throws(Failure) {
     _ = try await shell.ask(ProviderUnregister.self, .init(provider: provider))
   }
 

@@ -64,7 +64,7 @@ extension Setup {
     guard addedProvider == provider, result.cause == "client_id" || result.cause == nil else { return }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
     guard shown.section != nil, shown.provider.accounts == 0 else { return }
-    try await forget(provider)
+    try await unregister(provider)
     terminal.note(SafeText.line("Client ID \(shown.provider.client_id) was not kept."))
   }
 

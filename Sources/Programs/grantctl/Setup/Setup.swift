@@ -42,17 +42,17 @@ struct Setup {
     try await checkName()
     let provider = try await provider(status)
     guard !given.providerOnly else {
-      if outer.isJSON { outer.say(["provider": .string(provider), "steps": transcript]) }
+      if outer.isJSON { outer.print(["provider": .string(provider), "steps": transcript]) }
       return
     }
     try await examine(provider)
     let account = try await signIn(at: provider)
     try await configure(account)
     guard outer.isJSON else {
-      terminal.say("Get a token:")
-      return terminal.say(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
+      terminal.print("Get a token:")
+      return terminal.print(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
     }
-    outer.say([
+    outer.print([
       "provider": .string(provider), "account": .string(account), "steps": transcript,
     ])
   }
@@ -74,20 +74,20 @@ struct Setup {
       steps.map { ["step": .string($0.name), "result": .string($0.result.rawValue), "message": .string($0.message)] })
   }
 
-  mutating func done(_ name: String, _ message: String) { note(.init(name: name, result: .ok, message: message)) }
+  mutating func done(_ name: String, _ message: String) { record(.init(name: name, result: .ok, message: message)) }
   mutating func mention(_ name: String, _ message: String) {
-    note(.init(name: name, result: .attention, message: message))
+    record(.init(name: name, result: .attention, message: message))
   }
   mutating func failed(_ name: String, _ message: String) {
-    note(.init(name: name, result: .failed, message: message))
+    record(.init(name: name, result: .failed, message: message))
   }
 
   private var columns: Int { max(24, terminal.width ?? terminal.screen?.columns ?? 80) }
 
   /// A sentence between the steps.
-  func tell(_ text: String) { terminal.say(SafeText.wrapped(SafeText.line(text), columns: columns)) }
+  func printWrapped(_ text: String) { terminal.print(SafeText.wrapped(SafeText.line(text), columns: columns)) }
 
-  private mutating func note(_ step: Step) {
+  private mutating func record(_ step: Step) {
     steps.append(step)
     let mark =
       switch step.result {
@@ -96,6 +96,6 @@ struct Setup {
       case .failed: "✗"
       }
     let lines = SafeText.wrapped(SafeText.line("\(step.name): \(step.message)"), columns: columns - 2)
-    terminal.say(lines.enumerated().map { ($0 == 0 ? mark : " ") + " " + $1 })
+    terminal.print(lines.enumerated().map { ($0 == 0 ? mark : " ") + " " + $1 })
   }
 }

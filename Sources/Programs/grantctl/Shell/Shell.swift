@@ -126,19 +126,19 @@ struct MethodResult<Method: RPCMethod>: Sendable {
 
 extension Shell {
   /// One JSON object: over several lines for people, on one for programs.
-  func say(_ json: JSON) {
-    terminal.say(SafeText.json(terminal.isOutTTY ? json.pretty() : Self.line(json)))
+  func print(_ json: JSON) {
+    terminal.print(SafeText.json(terminal.isOutTTY ? json.pretty() : Self.line(json)))
   }
 
   /// On one line in any case.
   static func line(_ json: JSON) -> String { SafeText.json(json.text()) }
 
-  func say(_ table: TextTable) {
-    terminal.say(table.lines(width: terminal.width, colour: terminal.usesColour))
+  func print(_ table: TextTable) {
+    terminal.print(table.lines(width: terminal.width, colour: terminal.usesColour))
   }
 
-  func say(_ fields: FieldList) {
-    terminal.say(fields.lines(within: terminal.width, colour: terminal.usesColour, isCut: false))
+  func print(_ fields: FieldList) {
+    terminal.print(fields.lines(within: terminal.width, colour: terminal.usesColour, isCut: false))
   }
 
   func report(_ failure: Failure) {
@@ -185,7 +185,7 @@ extension Shell {
   func show(_ url: String, to purpose: String, whose user: String? = nil) {
     terminal.note("To \(purpose), open this URL in a browser\(user.map { " \($0)" } ?? ""):")
     let line = SafeText.line(url)
-    if keepsOutput { terminal.note(line) } else { terminal.say(line) }
+    if keepsOutput { terminal.note(line) } else { terminal.print(line) }
   }
 
   /// The lines that say who was signed in.

@@ -70,13 +70,13 @@ struct Terminal: Sendable {
   /// A line that is drawn again and again.
   var canRedraw: Bool { isErrTTY && environment["TERM"] != "dumb" }
 
-  func say(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
-  func say(_ line: String) { write(.out, line + "\n") }
+  func print(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
+  func print(_ line: String) { write(.out, line + "\n") }
 
   /// Writes a sentence to standard output. On a terminal it is wrapped; for programs it stays one line.
-  func tell(_ sentence: String) {
-    guard let width, SafeText.width(sentence) > width else { return say(sentence) }
-    say(SafeText.wrapped(sentence, columns: width))
+  func printWrapped(_ sentence: String) {
+    guard let width, SafeText.width(sentence) > width else { return print(sentence) }
+    print(SafeText.wrapped(sentence, columns: width))
   }
 
   /// Writes lines to standard error. On a terminal sentences are wrapped; what begins with a space, or has a word that is

@@ -57,10 +57,10 @@ struct ApproveCommand: BrokerCommand {
     if let id { return try await answer(id, shell) }
     if wait { return try await Approver(shell: shell, client: try await shell.connect()).stay() }
     let list = try await shell.ask(ReleaseList.self, .init())
-    if shell.isJSON { return shell.say(list.json) }
+    if shell.isJSON { return shell.print(list.json) }
     let result = try list.value()
-    guard shell.terminal.canAsk, !result.waiting.isEmpty else { return Self.say(result, shell) }
-    Self.say(standing: result.standing, shell)
+    guard shell.terminal.canAsk, !result.waiting.isEmpty else { return Self.show(result, shell) }
+    Self.show(standing: result.standing, shell)
     try await Approver(shell: shell, client: try await shell.connect()).ask(result.waiting)
   }
 
@@ -73,26 +73,26 @@ struct ApproveCommand: BrokerCommand {
     }
   }
 
-  private static func say(_ result: ReleaseList.Result, _ shell: Shell) {
+  private static func show(_ result: ReleaseList.Result, _ shell: Shell) {
     if result.waiting.isEmpty {
-      shell.terminal.say("Nothing waits for you.")
+      shell.terminal.print("Nothing waits for you.")
     } else {
-      shell.say(table(result.waiting, shell))
+      shell.print(table(result.waiting, shell))
     }
-    say(standing: result.standing, shell)
+    show(standing: result.standing, shell)
   }
 
-  private static func say(standing words: [StandingWordView], _ shell: Shell) {
+  private static func show(standing words: [StandingWordView], _ shell: Shell) {
     for word in words {
       let asked = asks(word.method, word.kind)
-      shell.terminal.tell(
+      shell.terminal.printWrapped(
         SafeText.line(
           "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asked) "
             + "of \(word.account) to \(program(word.caller, shell))"
             + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
     }
     guard !words.isEmpty else { return }
-    shell.terminal.tell(
+    shell.terminal.printWrapped(
       "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
   }
 
@@ -170,12 +170,12 @@ enum Approval: Sendable, Equatable {
       let answer = try await shell.ask(
         ReleaseApprove.self, .init(id: id, for: span?.seconds, calls: calls), on: client)
       guard try answer.value().approved else { return false }
-      if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Allowed: \(SafeText.line(id))") }
+      if shell.isJSON { shell.print(answer.json) } else { shell.terminal.print("Allowed: \(SafeText.line(id))") }
     case .no(let span):
       let answer = try await shell.ask(
         ReleaseDeny.self, .init(id: id, for: span?.seconds, calls: calls), on: client)
       guard try answer.value().denied else { return false }
-      if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Refused: \(SafeText.line(id))") }
+      if shell.isJSON { shell.print(answer.json) } else { shell.terminal.print("Refused: \(SafeText.line(id))") }
     }
     return true
   }

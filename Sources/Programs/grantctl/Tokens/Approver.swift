@@ -66,7 +66,7 @@ struct Approver: Sendable {
           continue
         }
         unasked = nil
-        guard try await take(line, current) else { continue }
+        guard try await handle(line, current) else { continue }
         queue.removeFirst()
         if let next = queue.first { question(next) }
       case .inputEnded: if isAsking { return }
@@ -91,7 +91,7 @@ struct Approver: Sendable {
   }
 
   /// False: it is asked again.
-  private func take(_ line: String, _ release: ReleaseView) async throws(Failure) -> Bool {
+  private func handle(_ line: String, _ release: ReleaseView) async throws(Failure) -> Bool {
     guard !line.allSatisfy(\.isWhitespace) else { return true }
     guard let word = Approval(typed: line) else {
       terminal.note(
@@ -114,8 +114,8 @@ struct Approver: Sendable {
   // MARK: What is printed
 
   private func announce(_ release: ReleaseView) {
-    if shell.isJSON { return terminal.say(Shell.line(JSON(encoding: release))) }
-    shell.say(ApproveCommand.table([release], shell))
+    if shell.isJSON { return terminal.print(Shell.line(JSON(encoding: release))) }
+    shell.print(ApproveCommand.table([release], shell))
   }
 
   private func question(_ release: ReleaseView) {

@@ -44,14 +44,14 @@ struct ExchangeCommand: BrokerCommand {
         account: named.account, audience: audience.isEmpty ? nil : audience,
         resource: resource.isEmpty ? nil : resource,
         scopes: scopes.isEmpty ? nil : scopes, requested_token_type: type, actor: actor, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
     let token = try TokenCommand.printable(result.access_token)
     // RFC 8693 §2.2.1: no access token, so there is no way to present it.
     if form.asHeader, result.token_type == "N_A" {
       throw Failure(.failure, "the issued token is not an access token: \(result.issued_token_type)")
     }
-    shell.terminal.say(form.asHeader ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+    shell.terminal.print(form.asHeader ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
   }
 }
 
@@ -94,8 +94,8 @@ struct ProofCommand: BrokerCommand {
     }
     let answer = try await shell.ask(
       DPoPProof.self, .init(account: named.account, method: method, url: url, nonce: nonce, access_token: token))
-    if shell.isJSON { return shell.say(answer.json) }
+    if shell.isJSON { return shell.print(answer.json) }
     let proof = try TokenCommand.printable(try answer.value().proof)
-    shell.terminal.say(form.asHeader ? "DPoP: \(proof)" : proof)
+    shell.terminal.print(form.asHeader ? "DPoP: \(proof)" : proof)
   }
 }

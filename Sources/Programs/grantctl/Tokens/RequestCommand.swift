@@ -74,7 +74,7 @@ struct RequestCommand: BrokerCommand {
     }
     let answer = try await shell.ask(RequestSend.self, params)
     let result = try answer.value()
-    if shell.isJSON { shell.say(answer.json) } else { try say(result, in: shell) }
+    if shell.isJSON { shell.print(answer.json) } else { try show(result, in: shell) }
     guard result.status >= 400 else { return }
     if shell.isJSON { throw Failure.reported(.httpError) }
     throw Failure(.httpError, "the server answered with HTTP \(result.status)")
@@ -96,14 +96,14 @@ struct RequestCommand: BrokerCommand {
     }
   }
 
-  private func say(_ result: RequestSend.Result, in shell: Shell) throws(Failure) {
+  private func show(_ result: RequestSend.Result, in shell: Shell) throws(Failure) {
     let terminal = shell.terminal
     if include {
-      terminal.say("HTTP \(result.status)")
+      terminal.print("HTTP \(result.status)")
       for (name, value) in result.headers.sorted(by: { $0.key < $1.key }) {
-        terminal.say(SafeText.line("\(name): \(value)"))
+        terminal.print(SafeText.line("\(name): \(value)"))
       }
-      terminal.say("")
+      terminal.print("")
     }
     guard let text = result.body else {
       guard let bytes = result.body_base64.flatMap(Base64.decoded) else { return }
@@ -116,7 +116,7 @@ struct RequestCommand: BrokerCommand {
     // To Swift the two bytes at the end of a line of HTTP are one character.
     let lines = text.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" }
     // The last newline ends a line and begins none.
-    terminal.say((lines.last == "" ? lines.dropLast() : lines[...]).map { Self.line($0) })
+    terminal.print((lines.last == "" ? lines.dropLast() : lines[...]).map { Self.line($0) })
   }
 
   /// Tabs are harmless.

@@ -65,9 +65,11 @@ struct SASLCommand: BrokerCommand {
     }
     let encoded = Base64.encoded(response)
     if shell.isJSON {
-      return shell.say(["mechanism": .string(mechanism.rawValue), "user": .string(user), "response": .string(encoded)])
+      return shell.print([
+        "mechanism": .string(mechanism.rawValue), "user": .string(user), "response": .string(encoded),
+      ])
     }
-    shell.terminal.say(encoded)
+    shell.terminal.print(encoded)
   }
 
   private func person(_ identity: AccountView.Identity?) throws(Failure) -> String {

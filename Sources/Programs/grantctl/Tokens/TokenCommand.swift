@@ -55,8 +55,8 @@ struct TokenCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(TokenGet.self, params)
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.terminal.say(try text(try answer.value()))
+    if shell.isJSON { return shell.print(answer.json) }
+    shell.terminal.print(try text(try answer.value()))
   }
 
   func text(_ result: TokenGet.Result) throws(Failure) -> String {
@@ -123,13 +123,13 @@ struct RefreshCommand: BrokerCommand {
     let answer = try await shell.ask(
       AccountRefresh.self, .init(account: named.account, timeout: options.timeout, now: now ? true : nil), on: client
     ).json
-    if shell.isJSON { return shell.say(answer) }
+    if shell.isJSON { return shell.print(answer) }
     let refreshed = try MethodResult<AccountRefresh>(json: answer).value().refreshed
     let after = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
     let expiry = after.expires_at.map { at in
       "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"
     }
     let what = refreshed ? "Refreshed" : "A newer token already existed"
-    shell.terminal.say("\(what): \(Cell(named.account).text), \(expiry ?? "its expiry is not known")")
+    shell.terminal.print("\(what): \(Cell(named.account).text), \(expiry ?? "its expiry is not known")")
   }
 }

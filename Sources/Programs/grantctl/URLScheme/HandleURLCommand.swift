@@ -49,7 +49,7 @@ struct HandleURLCommand: BrokerCommand {
     let notice = DesktopNotice(shell: shell)
     do throws(Failure) {
       let (json, result, client) = try await hand(address, shell)
-      if shell.isJSON { shell.say(json) }
+      if shell.isJSON { shell.print(json) }
       try await conclude(result, client, notice)
     } catch {
       await notice.failed(error)
@@ -111,19 +111,19 @@ struct HandleURLCommand: BrokerCommand {
       shell.terminal.note("To continue, open this URL in a browser:\n\(SafeText.line(next))")
       return
     }
-    guard let id = result.login_id else { return await notice.say("Done", "You are signed out.") }
+    guard let id = result.login_id else { return await notice.notify("Done", "You are signed out.") }
     // Of whoever started it alone; others can go back to their program all the same.
     guard let login = try? await client.call(LoginWait.self, .init(login_id: id, timeout: 0), timeout: Shell.patience)
-    else { return await notice.say("Signed in", "Go back to the program that asked for it.") }
+    else { return await notice.notify("Signed in", "Go back to the program that asked for it.") }
     switch login.state {
     case .completed:
       let account = login.account.map { "as \($0.identity?.bestName ?? $0.account), account \($0.account)" }
-      await notice.say("Signed in", account ?? "Go back to the program that asked for it.")
+      await notice.notify("Signed in", account ?? "Go back to the program that asked for it.")
     case .actionRequired:
       let what = login.action?.message ?? "the provider wants more"
-      await notice.say(
+      await notice.notify(
         "Not done yet", "\(what). Go on in the terminal where you signed in, or with grantctl login list.")
-    case .pending: await notice.say("Signing in", "Go back to the program that asked for it.")
+    case .pending: await notice.notify("Signing in", "Go back to the program that asked for it.")
     }
   }
 }
@@ -132,7 +132,7 @@ struct HandleURLCommand: BrokerCommand {
 struct DesktopNotice: Sendable {
   let shell: Shell
 
-  func say(_ title: String, _ text: String) async {
+  func notify(_ title: String, _ text: String) async {
     let isShown = await show(title, text)
     if !isShown || shell.terminal.isErrTTY { shell.terminal.note(SafeText.line("\(title): \(text)")) }
   }

@@ -33,8 +33,8 @@ struct SchemeRegistration {
     if let before, before != scheme.desktopFile {
       terminal.note("Until now \(Cell(before).text) took them. `xdg-mime default` gives them back.")
     }
-    if shell.isJSON { return say(isRegistered: true) }
-    terminal.say("URLs that begin with \(scheme.name): now end a sign-in.")
+    if shell.isJSON { return show(isRegistered: true) }
+    terminal.print("URLs that begin with \(scheme.name): now end a sign-in.")
   }
 
   func unregister() async throws(Failure) {
@@ -43,12 +43,12 @@ struct SchemeRegistration {
         .failure, "\(path) cannot be removed: \(reason)", hints: ["Correct that, and run the same command again."])
     }
     await update()
-    if shell.isJSON { return say(isRegistered: false) }
-    terminal.say("URLs that begin with \(scheme.name): no longer go to grantctl.")
+    if shell.isJSON { return show(isRegistered: false) }
+    terminal.print("URLs that begin with \(scheme.name): no longer go to grantctl.")
   }
 
-  private func say(isRegistered: Bool) {
-    shell.say([
+  private func show(isRegistered: Bool) {
+    shell.print([
       "scheme": .string(scheme.name), "registered": .bool(isRegistered), "desktop_file": .string(path),
     ])
   }

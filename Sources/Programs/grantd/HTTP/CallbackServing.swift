@@ -79,7 +79,7 @@ actor CallbackServing {
         fixed[port] = await listen((port, nil), paths, &warnings)
       }
     }
-    await tellBroker()
+    await notifyBroker()
     scheduleRetry(missing: main == nil || fixed.count < ports.count)
     return warnings
   }
@@ -136,7 +136,7 @@ actor CallbackServing {
     return listener
   }
 
-  private func tellBroker() async {
+  private func notifyBroker() async {
     await broker?.callbackListens(
       port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" },
       failures: failures)

@@ -79,7 +79,7 @@ actor LocalServing {
       prepared?.users += 1
       return
     }
-    await forgetPrepared()
+    await removePrepared()
     // A wanted address is tried again automatically, and only one of two servers can listen at one place.
     guard !isClosed, let address, let application, address != wanted, address != served?.address, !isServing(address)
     else { return }
@@ -103,10 +103,10 @@ actor LocalServing {
       self.prepared?.users -= 1
       return
     }
-    await forgetPrepared()
+    await removePrepared()
   }
 
-  private func forgetPrepared() async {
+  private func removePrepared() async {
     let unused = prepared?.opened.server
     prepared = nil
     await unused?.retire()
@@ -133,7 +133,7 @@ actor LocalServing {
     isClosed = true
     retry?.cancel()
     _ = await changes.latest?.value
-    await forgetPrepared()
+    await removePrepared()
     await served?.server.stop(within: limit)
   }
 
@@ -155,7 +155,7 @@ actor LocalServing {
       return nil
     }
     let opened = prepared.flatMap { $0.opened.address == address ? $0.opened : nil }
-    if opened == nil { await forgetPrepared() }
+    if opened == nil { await removePrepared() }
     prepared = nil
     let new = opened?.server ?? server(at: address, application)
     do throws(HTTPServerError) {

@@ -52,10 +52,10 @@ final class Desktop: Sendable {
 
   private func watch(_ settings: Settings.LockSettings) -> SessionWatch? {
     guard settings.onSuspend || settings.onScreenLock else { return nil }
-    return SessionWatch(of: geteuid(), delays: settings.onSuspend) { [weak self] in self?.take($0, settings) }
+    return SessionWatch(of: geteuid(), delays: settings.onSuspend) { [weak self] in self?.handle($0, settings) }
   }
 
-  private func take(_ signal: SessionWatch.Signal, _ settings: Settings.LockSettings) {
+  private func handle(_ signal: SessionWatch.Signal, _ settings: Settings.LockSettings) {
     switch signal {
     case .suspends where settings.onSuspend: lock("the machine is about to suspend")
     case .screenLocked where settings.onScreenLock: lock("the screen is locked")
@@ -83,7 +83,7 @@ final class Desktop: Sendable {
     let now = Live.uptime()
     let isShown = state.withLock { state in
       state.broker != nil && state.isNotifying
-        && state.notices.take("\(event.type.rawValue) \(event.account ?? "")", at: now)
+        && state.notices.acquire("\(event.type.rawValue) \(event.account ?? "")", at: now)
     }
     guard isShown else { return }
     notices.show(title, body) { [logger] isTaken in
@@ -123,7 +123,7 @@ struct NoticeBudget {
 
   private var shown: [(name: String, at: Duration)] = []
 
-  mutating func take(_ name: String, at now: Duration) -> Bool {
+  mutating func acquire(_ name: String, at now: Duration) -> Bool {
     shown.removeAll { now - $0.at >= Self.interval }
     guard shown.count < Self.most, !shown.contains(where: { $0.name == name && now - $0.at < Self.repetition }) else {
       return false

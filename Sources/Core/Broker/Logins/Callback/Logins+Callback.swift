@@ -121,11 +121,11 @@ extension Logins {
   private func receive(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
   ) async -> CallbackOutcome {
-    let outcome = await take(address, of: login, from: browser)
+    let outcome = await handle(address, of: login, from: browser)
     return browser == nil ? outcome : outcome.naming(login)
   }
 
-  private func take(
+  private func handle(
     _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
   ) async -> CallbackOutcome {
     // First check: the login is not revealed to another user.
@@ -138,7 +138,7 @@ extension Logins {
     // The answer has been accepted, and a browser may show the page again. But if it does not name the login, it may be
     // forged.
     if let action = login.action, !isUnfinishedRegistration(login) { return actionRequired(login.id, action) }
-    return await take(address, login)
+    return await handle(address, login)
   }
 
   /// The message of a login whose time has passed.
@@ -165,7 +165,7 @@ extension Logins {
     }
   }
 
-  private func take(_ address: ReturnedAddress, _ login: SavedLogin) async -> CallbackOutcome {
+  private func handle(_ address: ReturnedAddress, _ login: SavedLogin) async -> CallbackOutcome {
     let target: ProviderEndpoints
     switch await providers.endpoints(of: login.provider) {
     case .success(let known): target = known
@@ -197,7 +197,7 @@ extension Logins {
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
     if let outcome = await spend(answer, login) { return outcome }
-    let error = await settle(answer, login, target, sentAt: sentAt)
+    let error = await finish(answer, login, target, sentAt: sentAt)
     if let error { return failed(error) }
     if let held = table[login.id], held.isPending, let action = held.saved.action {
       return actionRequired(login.id, action)

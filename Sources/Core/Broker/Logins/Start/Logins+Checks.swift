@@ -151,7 +151,7 @@ extension Logins {
         hint: "Remove unused accounts: `grantctl logout ACCOUNT`.")
     }
     var shares = Shares(all: Limit.pendingLogins, perHolder: Limit.pendingLoginsPerHolder)
-    for login in table.all where login.endedAt == nil { _ = shares.take(for: login.holder) }
+    for login in table.all where login.endedAt == nil { _ = shares.acquire(for: login.holder) }
     guard let shortage = shares.shortage(for: caller.holder) else { return }
     throw RPCError(
       .overloaded,

@@ -32,7 +32,9 @@ extension Logins {
     return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"
   }
 
-  func place(_ request: LoginRequest, _ target: ProviderEndpoints) async throws(RPCError) -> AuthorizationPlace {
+  func openAuthorization(
+    _ request: LoginRequest, _ target: ProviderEndpoints
+  ) async throws(RPCError) -> AuthorizationPlace {
     let step = target.provider.authorization(request, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place

@@ -56,7 +56,7 @@ extension Logins {
     if let redirectURI {
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
       if !usable.isEmpty {
-        let place = try await place(request, target)
+        let place = try await openAuthorization(request, target)
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         if kinds.contains("browser") { warnings += [addresses.warning(redirectURI)].compactMap(\.self) }
         memory = place.memory

@@ -41,7 +41,7 @@ struct RefreshQueue: Sendable {
     var unansweredSince: Timestamp?
   }
 
-  mutating func place(_ account: AccountName, _ place: Place) {
+  mutating func insert(_ account: AccountName, _ place: Place) {
     let isDue = (risky: place.isDue && place.canLose, safe: place.isDue && !place.canLose)
     let urgent = Timestamp(milliseconds: .min)
     if isDue.risky { due.set(account, to: place.isAtRisk ? urgent : place.end) } else { due.remove(account) }
@@ -66,7 +66,7 @@ struct RefreshQueue: Sendable {
   }
 
   /// The account was removed, or moved to another provider.
-  mutating func forget(_ account: AccountName) {
+  mutating func remove(_ account: AccountName) {
     unwant(account)
     due.remove(account)
     unanswered.remove(account)

@@ -22,10 +22,10 @@ struct RefreshQueues {
   }
 
   /// Updates the account's position. An account in no queue enters its provider's if it is due or waits.
-  mutating func place(_ account: AccountName, at provider: ProviderName, _ place: RefreshQueue.Place) {
-    if let old = places[account], old != provider { queues[old]?.forget(account) }
+  mutating func insert(_ account: AccountName, at provider: ProviderName, _ place: RefreshQueue.Place) {
+    if let old = places[account], old != provider { queues[old]?.remove(account) }
     guard place.isDue || place.isStalled || places[account] != nil else { return }
-    queues[provider, default: RefreshQueue()].place(account, place)
+    queues[provider, default: RefreshQueue()].insert(account, place)
     places[account] = provider
   }
 
@@ -40,7 +40,7 @@ struct RefreshQueues {
     queues[provider, default: RefreshQueue()].probes[account, default: 0] += 1
   }
 
-  mutating func forget(_ account: AccountName) {
-    if let provider = places.removeValue(forKey: account) { queues[provider]?.forget(account) }
+  mutating func remove(_ account: AccountName) {
+    if let provider = places.removeValue(forKey: account) { queues[provider]?.remove(account) }
   }
 }

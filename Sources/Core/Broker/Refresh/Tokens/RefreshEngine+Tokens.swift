@@ -208,7 +208,7 @@ extension RefreshEngine {
         "account \(account): \(asker.holder) has asked for too many tokens of different scopes or resources",
         hint: "Use the same `scopes` and `resource` again, or none.", retryAfter: wait.inSeconds.rounded(.up))
     }
-    budgets.narrowings.take(account, asker.holder, at: uptime)
+    budgets.narrowings.charge(account, asker.holder, at: uptime)
   }
 
   /// A caller that has valid tokens replaced uses its own budget.

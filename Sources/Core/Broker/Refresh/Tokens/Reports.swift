@@ -61,7 +61,7 @@ final class TokenRecipients: Sendable {
 
   private let state = Mutex(State())
 
-  func note(_ account: String, _ generation: Int64, to caller: Reporter) {
+  func record(_ account: String, _ generation: Int64, to caller: Reporter) {
     state.withLock { state in
       if state.recipients[account] == nil, state.recipients.count >= Limit.cachedTokens {
         state = State(isIncomplete: true)
@@ -138,7 +138,7 @@ struct ReplacementBudgets {
   /// The new token exists: its holder is charged.
   mutating func replaced(_ account: AccountName, at now: Duration) {
     guard let charge = charges.removeValue(forKey: account) else { return }
-    budgets.take(account, charge.holder, at: now)
+    budgets.charge(account, charge.holder, at: now)
   }
 
   /// The refresh ended without a token: it is free.
@@ -147,7 +147,7 @@ struct ReplacementBudgets {
   }
 
   /// The account was removed.
-  mutating func forget(_ account: AccountName) { charges[account] = nil }
+  mutating func remove(_ account: AccountName) { charges[account] = nil }
 }
 
 /// How often each holder may do something with an account. Kept in memory only; times count from boot.
@@ -175,7 +175,7 @@ struct HolderBudgets {
     self.pause = pause
   }
 
-  mutating func take(_ account: AccountName, _ holder: Holder, at now: Duration) {
+  mutating func charge(_ account: AccountName, _ holder: Holder, at now: Duration) {
     let key = Key(account: account, holder: holder)
     if levels[key] == nil, levels.count >= Self.most { makeRoom(at: now) }
     levels[key] = Level(left: max(0, left(key, at: now) - 1), at: now)

@@ -27,7 +27,7 @@ extension TokenRequests {
       if let minimumTTL, let end = token.expiresAt, end - now < minimumTTL {
         throw lacking(.tooShort(lifetime: end - token.issuedAt), grant, minimumTTL)
       }
-      accounts.cache.recipients.note(account.rawValue, token.generation, to: Reporter(permission.principal))
+      accounts.cache.recipients.record(account.rawValue, token.generation, to: Reporter(permission.principal))
       return result(token, saved)
     }
     for _ in 0..<Limit.tokenRounds {
@@ -120,7 +120,7 @@ extension TokenRequests {
   ) throws(RPCError) -> TokenGet.Result {
     let account = grant.saved.account
     try authorizer.checkIDToken(account, try authorizer.renewed(permission))
-    accounts.cache.recipients.note(account.rawValue, grant.mainGeneration, to: Reporter(permission.principal))
+    accounts.cache.recipients.record(account.rawValue, grant.mainGeneration, to: Reporter(permission.principal))
     return TokenGet.Result(
       access_token: nil, token_type: nil,
       // Exposed to be released to the caller.

@@ -53,7 +53,7 @@ final class TokenRequests: Piece {
     try checkScopes(scopes, of: token, saved)
     // The rule may have changed since the request, and the provider may have answered with more scopes.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
-    accounts.cache.recipients.note(account.rawValue, token.generation, to: Reporter(permission.principal))
+    accounts.cache.recipients.record(account.rawValue, token.generation, to: Reporter(permission.principal))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
@@ -78,9 +78,9 @@ final class TokenRequests: Piece {
   /// A unit has loaded the token as a credential, and may report it as whatever user its processes run as.
   ///
   /// - Parameter isUsers: the unit is one of a user's own manager.
-  func noteHandout(of account: AccountName, _ generation: Int64, to unit: String, isUsers: Bool) {
+  func recordHandout(of account: AccountName, _ generation: Int64, to unit: String, isUsers: Bool) {
     let reporter = Reporter(uid: TokenRecipients.anyUser, unit: isUsers ? nil : unit, userUnit: isUsers ? unit : nil)
-    accounts.cache.recipients.note(account.rawValue, generation, to: reporter)
+    accounts.cache.recipients.record(account.rawValue, generation, to: reporter)
   }
 
   /// `token.report_rejected`. The report applies only to its caller. Other callers are served the token until a new one
@@ -255,7 +255,7 @@ final class TokenRequests: Piece {
         .notPermitted, "`now` may end the grant of account \(account), which takes `manage` access",
         hint: "Ask without it, or an admin can add a [[rule]] with access = [\"manage\"].")
     }
-    engine.takeLease(of: account)
+    engine.forceLease(of: account)
     // Another broker may wait for that answer.
     guard !journal.isShared, accounts[account]?.stopsAwaiting(at: now) == true else { return }
     logger.notice(

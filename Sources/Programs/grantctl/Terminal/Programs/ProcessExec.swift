@@ -10,14 +10,14 @@ enum ProcessExec {
   /// Returns why the program could not be started.
   static func become(_ start: ProgramStart) -> String {
     if let descriptor = start.descriptor {
-      guard let reason = place(descriptor) else { return execute(start) }
+      guard let reason = install(descriptor) else { return execute(start) }
       return reason
     }
     return execute(start)
   }
 
   /// The content fits a pipe, so that nobody has to write while the program reads.
-  private static func place(_ descriptor: ProgramStart.Descriptor) -> String? {
+  private static func install(_ descriptor: ProgramStart.Descriptor) -> String? {
     var ends: [Int32] = [0, 0]
     guard pipe(&ends) == 0 else { return words(errno) }
     for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }

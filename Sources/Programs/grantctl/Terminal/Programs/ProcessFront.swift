@@ -10,7 +10,7 @@ enum ProcessFront {
   static func begin() {
     // A closed reader is an error of write(2).
     signal(SIGPIPE, SIG_IGN)
-    guard let taken = LeftConnection.take() else { return }
+    guard let taken = LeftConnection.adopt() else { return }
     left.withLock { $0 = taken }
   }
 
