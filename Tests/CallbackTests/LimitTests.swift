@@ -171,26 +171,38 @@ import Testing
     var configuration = CallbackListener.Configuration()
     configuration.limits = Self.patient
     configuration.limits.connections = 2
-    // More than the server accepts between two looks at the ends of earlier ones, and fewer than come below.
-    configuration.limits.waiting = 40
+    configuration.limits.waiting = 8
     configuration.ipv6 = false
     let handler = ScriptedHandler(holds: true)
     try await withListener(configuration, handler: handler) { _, client async throws in
       try await withThrowingTaskGroup(of: Int.self) { group in
         for number in 0..<2 { group.addTask { try await client.request("GET", "/callback?n=\(number)").status } }
         await handler.asked(2)
-        // Were these not forgotten, the place of the next one would be the last that waits, and it would be closed.
-        for _ in 0..<100 { await (try await client.open()).close() }
+        for _ in 0..<50 { await (try await client.open()).close() }
+        let attempt = Attempt()
         group.addTask {
           let head = "GET /callback?n=2 HTTP/1.1\r\nHost: 127.0.0.1:\(client.port)\r\n\r\n"
-          return try await client.send(head, endOutput: true).status
+          // It is closed as long as the server has not noticed the ends of those before it. Were these never forgotten,
+          // it would be closed each time: the latest of too many that wait.
+          for _ in 0..<200 {
+            attempt.begun.withLock { $0 = .now }
+            let status = try await client.send(head, endOutput: true).status
+            if status != 0 { return status }
+            try await Task.sleep(for: .milliseconds(50))
+          }
+          return 0
         }
-        for _ in 0..<20 { await Task.yield() }
+        // It waits.
+        #expect(await eventually { attempt.begun.withLock { $0.map { .now - $0 > .seconds(1) } } ?? false })
         handler.letGo()
         for try await status in group { #expect(status == 200) }
       }
       #expect(handler.urls.count == 3)
     }
+  }
+
+  private final class Attempt: Sendable {
+    let begun = Mutex<ContinuousClock.Instant?>(nil)
   }
 
   @Test("Idle, silent and slow connections are evicted for waiting browsers")
