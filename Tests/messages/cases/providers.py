@@ -25,8 +25,8 @@ def mistyped_issuer(home):
     home.start(unknown=section("https://login.exmaple.invalid"), refused=section(f"http://127.0.0.1:{port}"),
                gone=section(fake.issuer), pasted=section(pasted))
     wanted = {
-        "unknown": ("https://login.exmaple.invalid", ["Correct login.exmaple.invalid in ", "getent hosts"]),
-        "refused": (f"http://127.0.0.1:{port}", [f"Nothing listens at port {port} of 127.0.0.1: correct the URL in "]),
+        "unknown": ("https://login.exmaple.invalid", ["Correct login.exmaple.invalid", "getent hosts"]),
+        "refused": (f"http://127.0.0.1:{port}", [f"Nothing listens at port {port} of 127.0.0.1: correct the URL"]),
         "gone": (fake.issuer, ["(HTTP 404)", "orrect "]),
         "pasted": (pasted, ["(HTTP 404)", "before `/.well-known/`"]),
     }
