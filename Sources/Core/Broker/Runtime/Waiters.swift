@@ -70,14 +70,16 @@ final class Waiters {
     let task = Task { [weak self] in
       await system.sleep(first.at - system.uptime())
       guard !Task.isCancelled else { return }
-      self?.wakeOverdue()
+      self?.wakeOverdue(at: first.at)
     }
     timer = (first.at, task)
   }
 
-  private func wakeOverdue() {
+  /// - Parameter end: of the sleep. Each sleep ends a wait, even if the clock is behind: else it could repeat without end.
+  private func wakeOverdue(at end: Duration) {
     timer = nil
-    while let first = ends.first(), first.at <= clock.uptime {
+    let now = max(end, clock.uptime)
+    while let first = ends.first(), first.at <= now {
       ends.remove(first.key)
       if let key = keys.removeValue(forKey: first.key) { wake(first.key, of: key) }
     }
