@@ -83,7 +83,7 @@ extension HTTPServer {
       .channelOption(.autoRead, value: false)
       .channelOption(.allowRemoteHalfClosure, value: true)
       .withConnectedSocket(accepted.descriptor).whenSuccess { channel in
-        Self.begin(HTTPConnection(channel, accepted.admitted.origin, served, refused), loop, connections)
+        Self.begin(HTTPConnection(channel, accepted.origin, served, refused), loop, connections)
       }
     }
     state.withLock { $0?.acceptor = acceptor }

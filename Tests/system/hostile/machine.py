@@ -89,8 +89,11 @@ class Machine:
         return Who(uid, f"/user.slice/user-{uid}.slice/hostile-{name}.service")
 
     @staticmethod
-    def unit():
-        return Who(65534, f"/system.slice/{READER}")
+    def unit(part=""):
+        """A process of the unit with a rule; in a control group of its own below the unit's if `part` names one."""
+        group = f"/system.slice/{READER}" + (f"/{part}" if part else "")
+        pathlib.Path(f"/sys/fs/cgroup{group}").mkdir(exist_ok=True)
+        return Who(65534, group)
 
     # grantd
 

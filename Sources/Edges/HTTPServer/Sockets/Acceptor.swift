@@ -18,24 +18,17 @@ final class Acceptor: Sendable {
 
   struct Accepted: Sendable {
     let descriptor: Int32
-    let admitted: Admission.Admitted
+    let origin: HTTPConnection.Origin
   }
 
-  /// Connections that the event loop has not taken: beyond it the kernel keeps them.
-  private static let mostWaiting = 256
-  /// Those of callers without a rule: beyond it they are closed, so that no other caller waits for them.
-  private static let mostUnnamedWaiting = 16
   /// Connections of one listener between two looks at the others.
   private static let batch = 64
-  /// Those that the event loop takes before it looks at its sockets again.
-  private static let taken = 16
   /// Milliseconds until it looks again, if the event loop has taken none, and after accept4(2) failed.
   private static let fullPause: Int32 = 1
   private static let failurePause: Int32 = 500
 
   private struct State {
-    var waiting: [Accepted] = []
-    var unnamedWaiting = 0
+    var waiting = AcceptQueue<Accepted>()
     /// The event loop will take them.
     var isScheduled = false
     var isStopping = false
@@ -107,7 +100,7 @@ final class Acceptor: Sendable {
           report(code, &failures)
         }
       }
-      if pause < 0, state.withLock({ $0.waiting.count >= Self.mostWaiting }) { pause = Self.fullPause }
+      if pause < 0, state.withLock({ $0.waiting.isFull }) { pause = Self.fullPause }
     }
     // The thread that waits for the end may use the address again at once.
     for listener in listeners { close(listener.descriptor) }
@@ -122,7 +115,7 @@ final class Acceptor: Sendable {
 
   /// 0, or the errno of accept4(2).
   private func accept(from listener: Listener, _ admission: inout Admission) -> Int32 {
-    var accepted: [Accepted] = []
+    var accepted: [(Accepted, AcceptRoom)] = []
     var code: Int32 = 0
     for _ in 0..<Self.batch {
       var other = sockaddr_storage()
@@ -135,8 +128,10 @@ final class Acceptor: Sendable {
         break
       }
       code = 0
-      if let admitted = admission.admit(descriptor, listener.address, &other, at: .now()), hasRoom(for: admitted) {
-        accepted.append(Accepted(descriptor: descriptor, admitted: admitted))
+      if let admitted = admission.admit(descriptor, listener.address, &other, at: .now()),
+        state.withLock({ $0.waiting.reserve(admitted.room) })
+      {
+        accepted.append((Accepted(descriptor: descriptor, origin: admitted.origin), admitted.room))
       } else {
         close(descriptor)
       }
@@ -145,18 +140,9 @@ final class Acceptor: Sendable {
     return code == EAGAIN || code == ECONNABORTED ? 0 : code
   }
 
-  private func hasRoom(for admitted: Admission.Admitted) -> Bool {
-    guard admitted.isUnnamed else { return true }
-    return state.withLock { state in
-      guard state.unnamedWaiting < Self.mostUnnamedWaiting else { return false }
-      state.unnamedWaiting += 1
-      return true
-    }
-  }
-
-  private func handOver(_ accepted: [Accepted]) {
+  private func handOver(_ accepted: [(Accepted, AcceptRoom)]) {
     let isScheduled = state.withLock { state in
-      state.waiting += accepted
+      state.waiting.append(accepted)
       defer { state.isScheduled = true }
       return state.isScheduled
     }
@@ -167,9 +153,7 @@ final class Acceptor: Sendable {
 
   private func drainSome() {
     let (some, hasMore) = state.withLock { state in
-      let some = state.waiting.prefix(Self.taken)
-      state.waiting.removeFirst(some.count)
-      state.unnamedWaiting -= some.count { $0.admitted.isUnnamed }
+      let some = state.waiting.removeBatch()
       state.isScheduled = !state.waiting.isEmpty
       return (some, state.isScheduled)
     }

@@ -36,8 +36,7 @@ struct Admission: Sendable {
 
   struct Admitted: Sendable {
     let origin: HTTPConnection.Origin
-    /// No rule names its caller: of these few wait for the event loop.
-    var isUnnamed = false
+    var room = AcceptRoom.named
   }
 
   /// Nil: the connection is closed.
@@ -62,7 +61,8 @@ struct Admission: Sendable {
     }
     if isUnlimited(peer.uid) { return Admitted(origin: .peer(peer)) }
     guard isWithinRate(peer.uid, at: now) else { return nil }
-    return admit(.peer(peer), callers.known(peer) ?? callers.withoutUnit(peer), at: now)
+    if let caller = callers.known(peer) { return admit(.peer(peer), caller, at: now) }
+    return admit(.peer(peer), callers.withoutUnit(peer), isIdentified: false, at: now)
   }
 
   /// Root and the broker's own user.
@@ -75,7 +75,10 @@ struct Admission: Sendable {
     return false
   }
 
-  private mutating func admit(_ origin: HTTPConnection.Origin, _ caller: Caller, at now: NIODeadline) -> Admitted? {
+  /// - Parameter isIdentified: its unit is known.
+  private mutating func admit(
+    _ origin: HTTPConnection.Origin, _ caller: Caller, isIdentified: Bool = true, at now: NIODeadline
+  ) -> Admitted? {
     guard !isUnlimited(caller.uid) else { return Admitted(origin: origin) }
     guard !refused.contains(caller.holder, at: now) else { return nil }
     guard application?.callerClass(of: caller) == .unnamed else { return Admitted(origin: origin) }
@@ -84,7 +87,7 @@ struct Admission: Sendable {
       report(user, unnamed.perSecond, at: now)
       return nil
     }
-    return Admitted(origin: origin, isUnnamed: true)
+    return Admitted(origin: origin, room: isIdentified ? .unnamed : .unidentified(user: user))
   }
 
   private mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {

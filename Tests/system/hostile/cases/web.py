@@ -22,6 +22,7 @@ REQUEST = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FO
 SLOW = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
         "Content-Length: 4000\r\n\r\ngrant_type=").encode()
 CONNECTIONS, SLOW_CONNECTIONS, TOGETHER = 64, 600, 32
+NEW_GROUPS = 150
 SECONDS, PAUSE_SECONDS, HTTP_SECONDS = 4.0, 0.05, 5
 # Of others' requests; a connection each.
 P99_SECONDS = 0.5
@@ -112,6 +113,21 @@ def slow(tell, count):
     return closed
 
 
+def churn(tell):
+    """A request on each of ever new connections, without waiting for an answer."""
+    count = 0
+    tell("ready")
+    while not ended.is_set():
+        with contextlib.suppress(OSError), socket.create_connection(ADDRESS, timeout=1) as one:
+            one.sendall(REQUEST)
+            count += 1
+    return count
+
+
+def ask_once(_):
+    return ask()
+
+
 def under(stage, work, users, count):
     stage.begin("main", more=SECTION)
     stage.sign_in("main", "shared")
@@ -142,4 +158,21 @@ def slow_bodies(stage):
     return under(stage, slow, ["ruleless", "other", "many"], SLOW_CONNECTIONS)
 
 
-CASES = {"http-load": load, "http-slow-bodies": slow_bodies}
+def new_groups(stage):
+    """Users without a rule open connections without an end, while processes of a unit ask from control groups that the
+    broker has not seen: their unit is not known when they are accepted."""
+    stage.begin("main", more=SECTION)
+    stage.sign_in("main", "shared")
+    attackers = [stage.attack(stage.machine.user("ruleless"), pipeline, CONNECTIONS)]
+    attackers += [stage.attack(stage.machine.user(user), churn) for user in ("other", "many") for _ in range(2)]
+    for one in attackers:
+        one.next(60)
+    statuses = collections.Counter(
+        str(stage.once(stage.machine.unit(f"part-{number}"), ask_once)) for number in range(NEW_GROUPS))
+    done = [one.finish() for one in attackers]
+    return hold([
+        (set(statuses) == {"200"}, f"the unit's requests: {dict(statuses)}"),
+        (all(done), f"attackers: {done}")])
+
+
+CASES = {"http-load": load, "http-new-groups": new_groups, "http-slow-bodies": slow_bodies}
