@@ -19,6 +19,8 @@ let settings: [SwiftSetting] =
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
+let demoProvider = Target.Dependency.product(name: "DemoProvider", package: "DemoProvider")
+let demoProviderProgram = Target.Dependency.product(name: "grantd-demo-provider", package: "DemoProvider")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
@@ -101,6 +103,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+    .package(path: "Tests/Support/DemoProvider"),
   ],
   targets: [
     // The rooms, one-way: a target forbids an import or isolates one dependency (docs/developers/overview.md).
@@ -202,13 +205,6 @@ let package = Package(
     staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
-    // In this package for its build of NIO and of Crypto: a separate package would build both a second time.
-    .target(
-      name: "DemoProvider", dependencies: [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras],
-      path: "Tests/Support/DemoProvider", swiftSettings: settings),
-    .executableTarget(
-      name: "grantd-demo-provider", dependencies: ["DemoProvider", argumentParser],
-      path: "Tests/Support/DemoProviderProgram", swiftSettings: settings),
     .target(
       name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
       swiftSettings: settings),
@@ -307,8 +303,8 @@ let package = Package(
     tests(
       "IntegrationTests",
       [
-        "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", "DemoProvider", "grantd", "grantctl",
-        "grantd-demo-provider",
+        "TestSupport", "AsyncClient", "BlockingClient", "BrokerAPI", demoProvider, "grantd", "grantctl",
+        demoProviderProgram,
         "store-fixture",
         "TestHTTP", crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
       ]),
@@ -322,7 +318,7 @@ let package = Package(
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
       sources: ["Checks", "Replay"], swiftSettings: settings),
-    tests("DemoProviderTests", ["DemoProvider", "TestHTTP", nioCore, nioHTTP1, crypto, cryptoExtras]),
+    tests("DemoProviderTests", [demoProvider, "TestHTTP", nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
   cLanguageStandard: .gnu11, cxxLanguageStandard: .cxx17
 )
