@@ -114,7 +114,7 @@ let package = Package(
     fastRoom("BrokerAPI", ["JSON"]),
     fastRoom("Principals", ["BrokerAPI"]),
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
-    fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", "Principals", deque, logging]),
+    fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", "Principals", "Sealing", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     fastRoom("Listening", ["BrokerAPI", "Principals", nioCore, logging]),
     .target(name: "ProviderTemplates", swiftSettings: small),
@@ -219,7 +219,10 @@ let package = Package(
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests(
       "BrokerTests",
-      ["Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Scheduling", "TestSupport", logging]),
+      [
+        "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "Scheduling", "Sealing", "TestSupport",
+        logging,
+      ]),
     tests(
       "HTTPTransportTests",
       ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
@@ -330,7 +333,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
     "JSON", "OAuth", "Grants", "BrokerAPI", "Principals", "Broker", "Providers", "Listening", "Callers", "UnixSocket",
     "HTTPServer",
-    "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
+    "Callback", "GrantdConfiguration", "CredentialHelpers", "Sealing", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -350,7 +353,8 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("Grants", fuzzed("OAuth") + [crypto]),
     twin("BrokerAPI", fuzzed("JSON")),
     twin("Principals", fuzzed("BrokerAPI")),
-    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth", "Principals") + [deque, logging]),
+    twin("Sealing", fuzzed("OAuth") + [crypto, cryptoExtras]),
+    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth", "Principals", "Sealing") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("Listening", fuzzed("BrokerAPI", "Principals") + [nioCore, logging]),
     twin("Callers", fuzzed("BrokerAPI", "Principals") + ["CLinux"]),

@@ -8,7 +8,7 @@ public struct LogBudget: Sendable {
 
   /// How many lines before this one were omitted; nil: omit this one too.
   public mutating func acquire(at uptime: Duration) -> Int? {
-    guard bucket.acquire(at: uptime) else {
+    guard bucket.acquire(at: uptime.nanoseconds) else {
       omitted += 1
       return nil
     }
@@ -17,11 +17,11 @@ public struct LogBudget: Sendable {
   }
 
   /// Whether it is as a new one.
-  public func isIdle(at uptime: Duration) -> Bool { omitted == 0 && bucket.isFull(at: uptime) }
+  public func isIdle(at uptime: Duration) -> Bool { omitted == 0 && bucket.isFull(at: uptime.nanoseconds) }
 
   /// How many lines were omitted and not yet reported; nil: none, or the budget is used up still.
   public mutating func due(at uptime: Duration) -> Int? {
-    guard omitted > 0, bucket.acquire(at: uptime) else { return nil }
+    guard omitted > 0, bucket.acquire(at: uptime.nanoseconds) else { return nil }
     defer { omitted = 0 }
     return omitted
   }

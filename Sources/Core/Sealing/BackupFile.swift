@@ -37,7 +37,7 @@ public enum BackupFile {
   public enum Failure: Error, Sendable, Equatable {
     /// It begins like nothing that this program wrote.
     case foreign
-    /// Its form is of a later version.
+    /// Its form, or the state in it, is of a later version.
     case newer(String)
     case wrongPassphrase
     case wrongKey

@@ -1,4 +1,5 @@
 public import NIOCore
+import Principals
 
 /// How many connections each user opens in a second, by the user id that the kernel reports. For the loop only.
 ///
@@ -12,53 +13,38 @@ public struct ConnectRates: Sendable {
   /// Seconds of the rate that are available after a pause.
   static let burst = 2.0
 
-  private struct Allowance: Sendable {
-    var left: Double
-    var at: NIODeadline
-  }
-
   public let perSecond: Int
-  private var allowances: [UInt32: Allowance] = [:]
-  private var further: Allowance
+  private let full: TokenBucket
+  private var allowances: [UInt32: TokenBucket] = [:]
+  private var further: TokenBucket
   private var cleaned: NIODeadline
 
   public init(perSecond: Int, at now: NIODeadline = .now()) {
     self.perSecond = perSecond
-    further = Allowance(left: Double(perSecond) * Self.burst, at: now)
+    full = TokenBucket(capacity: Double(perSecond) * Self.burst, perSecond: Double(perSecond))
+    further = full
     cleaned = now
   }
 
   /// Counts a connection of the user. False: the user is over the limit.
   public mutating func acquire(_ user: UInt32, at now: NIODeadline) -> Bool {
-    guard let known = allowances[user] else {
-      if allowances.count >= Self.mostUsers, now - cleaned >= Self.cleaning { removeIdle(at: now) }
-      guard allowances.count < Self.mostUsers else { return Self.acquire(from: &further, perSecond, now) }
-      var allowance = Allowance(left: Double(perSecond) * Self.burst, at: now)
-      defer { allowances[user] = allowance }
-      return Self.acquire(from: &allowance, perSecond, now)
+    let time = Int64(now.uptimeNanoseconds)
+    if allowances.count >= Self.mostUsers, allowances[user] == nil {
+      if now - cleaned >= Self.cleaning { removeIdle(at: now) }
+      guard allowances.count < Self.mostUsers else { return further.acquire(at: time) }
     }
-    var allowance = known
-    defer { allowances[user] = allowance }
-    return Self.acquire(from: &allowance, perSecond, now)
+    return allowances[user, default: full].acquire(at: time)
   }
 
   /// The connection is not counted after all.
   public mutating func giveBack(_ user: UInt32) {
-    if allowances[user] != nil { allowances[user]?.left += 1 } else { further.left += 1 }
+    if allowances[user] != nil { allowances[user]?.spend(-1) } else { further.spend(-1) }
   }
 
-  /// Removes the users that have opened nothing for ``burst`` seconds.
+  /// Removes the users whose allowance is full.
   public mutating func removeIdle(at now: NIODeadline) {
     cleaned = now
-    allowances = allowances.filter { now - $0.value.at < .nanoseconds(Int64(Self.burst * 1e9)) }
-  }
-
-  private static func acquire(from allowance: inout Allowance, _ perSecond: Int, _ now: NIODeadline) -> Bool {
-    let seconds = Double(max(0, (now - allowance.at).nanoseconds)) / 1e9
-    let rate = Double(perSecond)
-    allowance = Allowance(left: min(rate * burst, allowance.left + seconds * rate), at: now)
-    guard allowance.left >= 1 else { return false }
-    allowance.left -= 1
-    return true
+    let time = Int64(now.uptimeNanoseconds)
+    allowances = allowances.filter { !$0.value.isFull(at: time) }
   }
 }

@@ -20,14 +20,12 @@ public struct PaceRates: Sendable, Equatable {
 /// How much a holder may still send now; for one event loop. Requests that are answered from the cache are not counted.
 /// The last request may overdraw the allowance: then the holder's connections wait.
 public final class Pace<Waiter> {
-  private let rates: PaceRates
+  private var requests: TokenBucket
+  private var bytes: TokenBucket
   /// The pace of all units of the user, or of all callers without a rule.
   private let common: Pace?
   /// It belongs to all callers without a rule.
   private let isOfAll: Bool
-  private var requests: Double
-  private var bytes: Double
-  private var at: NIODeadline
   /// Open connections of the holder.
   public var connections = 0
   /// Those that wait, in their order, while a timer runs.
@@ -36,47 +34,43 @@ public final class Pace<Waiter> {
   private var isTimed = false
 
   package init(_ rates: PaceRates, within common: Pace? = nil, isOfAll: Bool = false, at now: NIODeadline) {
-    self.rates = rates
+    func bucket(_ rate: Double) -> TokenBucket {
+      TokenBucket(capacity: rate * PaceRates.burst, perSecond: rate, at: Int64(now.uptimeNanoseconds))
+    }
+    (requests, bytes) = (bucket(rates.requests), bucket(rates.bytes))
     self.isOfAll = isOfAll
     self.common = common
-    at = now
-    (requests, bytes) = (rates.requests * PaceRates.burst, rates.bytes * PaceRates.burst)
-  }
-
-  private func fill(_ now: NIODeadline) {
-    let seconds = Double(max(0, (now - at).nanoseconds)) / 1e9
-    at = now
-    requests = min(rates.requests * PaceRates.burst, requests + seconds * rates.requests)
-    bytes = min(rates.bytes * PaceRates.burst, bytes + seconds * rates.bytes)
   }
 
   /// The time at which the next request may be taken; nil: now.
-  public func due(at now: NIODeadline) -> NIODeadline? {
-    [dueAlone(at: now), common?.due(at: now)].compactMap(\.self).max()
-  }
+  public func due(at now: NIODeadline) -> NIODeadline? { later(dueAlone(at: now), common?.due(at: now)) }
 
   /// The same without regard to the share of all callers without a rule.
   public func ownDue(at now: NIODeadline) -> NIODeadline? {
-    [dueAlone(at: now), common.flatMap { $0.isOfAll ? nil : $0.ownDue(at: now) }].compactMap(\.self).max()
+    later(dueAlone(at: now), common.flatMap { $0.isOfAll ? nil : $0.ownDue(at: now) })
   }
 
   private func dueAlone(at now: NIODeadline) -> NIODeadline? {
-    fill(now)
-    guard requests < 0 || bytes < 0 else { return nil }
-    let seconds = max(-requests / rates.requests, -bytes / rates.bytes)
-    return now + .nanoseconds(Int64(seconds * 1e9)) + .milliseconds(1)
+    requests.refill(at: Int64(now.uptimeNanoseconds))
+    bytes.refill(at: Int64(now.uptimeNanoseconds))
+    let wait = max(requests.wait(for: 0), bytes.wait(for: 0))
+    return wait > 0 ? now + .nanoseconds(wait) + .milliseconds(1) : nil
+  }
+
+  private func later(_ one: NIODeadline?, _ other: NIODeadline?) -> NIODeadline? {
+    one.map { max($0, other ?? $0) } ?? other
   }
 
   public func spend(requests count: Int = 0, bytes size: Int) {
-    requests -= Double(count)
-    bytes -= Double(size)
+    requests.spend(Double(count))
+    bytes.spend(Double(size))
     common?.spend(requests: count, bytes: size)
   }
 
   /// Whether a new pace would allow the same.
   func isIdle(at now: NIODeadline) -> Bool {
-    fill(now)
-    return connections == 0 && requests >= rates.requests * PaceRates.burst && bytes >= rates.bytes * PaceRates.burst
+    let now = Int64(now.uptimeNanoseconds)
+    return connections == 0 && requests.isFull(at: now) && bytes.isFull(at: now)
   }
 
   // MARK: those that wait

@@ -1,5 +1,6 @@
 public import Broker
 import SQLiteStore
+public import Sealing
 
 // Backups are those of the machine's own database; all machines have the same key, so that no machine changes it.
 extension PostgreSQLStore: StoreAdministration {
@@ -9,11 +10,11 @@ extension PostgreSQLStore: StoreAdministration {
 
   public func checkSize() async throws(BackupError) { try await own.checkSize() }
 
-  public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+  public func pack(_ backup: Backup, with secret: BackupFile.Secret) async throws(BackupError) -> [UInt8] {
     try await own.pack(backup, with: secret)
   }
 
-  public func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+  public func unpack(_ file: [UInt8], with secret: BackupFile.Secret) async throws(BackupError) -> Backup {
     try await own.unpack(file, with: secret)
   }
 }

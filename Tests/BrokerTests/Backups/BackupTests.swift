@@ -3,6 +3,7 @@ import Foundation
 import Grants
 import OAuth
 import Principals
+import Sealing
 import Synchronization
 import Testing
 
@@ -13,7 +14,7 @@ private final class ScriptedStoreAdministration: StoreAdministration {
   struct State {
     var packed: [Backup] = []
     var rotation: Result<KeyRotation, KeyRotationError> = .success(KeyRotation(file: "/key", accounts: 1, remains: []))
-    var opening: Result<Backup, BackupError> = .failure(.foreign)
+    var opening: Result<Backup, BackupError> = .failure(.file(.foreign))
     var size = 300_000
     var isTooLarge = false
   }
@@ -23,17 +24,17 @@ private final class ScriptedStoreAdministration: StoreAdministration {
   func rotateKey() async throws(KeyRotationError) -> KeyRotation { try state.withLock { $0.rotation }.get() }
 
   func checkSize() async throws(BackupError) {
-    if state.withLock({ $0.isTooLarge }) { throw .tooLarge(limit: 1 << 20) }
+    if state.withLock({ $0.isTooLarge }) { throw .file(.tooLarge(limit: 1 << 20)) }
   }
 
-  func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+  func pack(_ backup: Backup, with secret: BackupFile.Secret) async throws(BackupError) -> [UInt8] {
     state.withLock { state in
       state.packed.append(backup)
       return (0..<state.size).map { UInt8(truncatingIfNeeded: $0 &* 7) }
     }
   }
 
-  func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+  func unpack(_ file: [UInt8], with secret: BackupFile.Secret) async throws(BackupError) -> Backup {
     try state.withLock { $0.opening }.get()
   }
 }
@@ -252,10 +253,10 @@ private final class ScriptedStoreAdministration: StoreAdministration {
     _ = try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: session)
     let params = StoreRestoreLook.Params(restore_id: id, passphrase: passphrase)
     for error in [
-      BackupError.foreign, .newer("x"), .wrongPassphrase, .wrongKey, .needsKey, .needsPassphrase, .truncated,
+      BackupFile.Failure.foreign, .newer("x"), .wrongPassphrase, .wrongKey, .needsKey, .needsPassphrase, .truncated,
       .damaged("x"),
     ] {
-      administration.state.withLock { $0.opening = .failure(error) }
+      administration.state.withLock { $0.opening = .failure(.file(error)) }
       let said = await #expect(throws: RPCError.self) { try await rig.call(StoreRestoreLook.self, params, on: session) }
       #expect(said?.reason == .invalidBackup && said?.hint?.isEmpty == false)
     }

@@ -12,9 +12,9 @@ import Testing
 struct BackupFileTests {
   let folder = TemporaryFolder()
 
-  private static let passphrase = BackupSecret.passphrase(Secret("correct horse battery"))
-  private static let otherPassphrase = BackupSecret.passphrase(Secret("correct horse batterY"))
-  private static let key = BackupSecret.key(Array(Sample.keyText.utf8))
+  private static let passphrase = BackupFile.Secret.passphrase(Secret("correct horse battery"))
+  private static let otherPassphrase = BackupFile.Secret.passphrase(Secret("correct horse batterY"))
+  private static let key = BackupFile.Secret.key(Array(Sample.keyText.utf8))
 
   private func backup(_ state: StoredState = Sample.state) -> Backup {
     Backup(host: "a.example", madeAt: Sample.time(1_700_000_000_000), version: "1.2.3", state: state)
@@ -31,7 +31,9 @@ struct BackupFileTests {
     let other = TemporaryFolder()
     let second = try other.open(Sample.otherKey)
     #expect(try await second.unpack(file, with: Self.passphrase) == backup())
-    await #expect(throws: BackupError.wrongPassphrase) { try await second.unpack(file, with: Self.otherPassphrase) }
+    await #expect(throws: BackupError.file(.wrongPassphrase)) {
+      try await second.unpack(file, with: Self.otherPassphrase)
+    }
     #expect(try await second.load() == StoredState())
     await second.close()
     for place in [folder, other] {
@@ -49,7 +51,7 @@ struct BackupFileTests {
     var (changed, later) = (file, file)
     changed[file.count - 1] ^= 1
     later[14] = 2
-    let reasons: [([UInt8], BackupSecret, BackupError)] = [
+    let reasons: [([UInt8], BackupFile.Secret, BackupFile.Failure)] = [
       (Array("SQLite format 3\0".utf8), Self.key, .foreign),
       (later, Self.key, .newer("form 2")),
       (byPassphrase, Self.otherPassphrase, .wrongPassphrase),
@@ -64,9 +66,9 @@ struct BackupFileTests {
       ([UInt8](repeating: 0, count: (256 << 20) + 1), Self.key, .tooLarge(limit: 256 << 20)),
     ]
     for (file, secret, reason) in reasons {
-      await #expect(throws: reason) { try await store.unpack(file, with: secret) }
+      await #expect(throws: BackupError.file(reason)) { try await store.unpack(file, with: secret) }
     }
-    await #expect(throws: BackupError.unusableSecret("the passphrase is shorter than 8 characters")) {
+    await #expect(throws: BackupError.file(.unusableSecret("the passphrase is shorter than 8 characters"))) {
       try await store.pack(backup(), with: .passphrase(Secret("seven77")))
     }
     await store.close()
@@ -85,12 +87,12 @@ struct BackupFileTests {
       try database.close()
       return try BackupFile.seal(body[..<start] + folder.contents(path), with: .key(Array(Sample.keyText.utf8)))
     }
-    await #expect(throws: BackupError.newer("schema 99; this one knows up to \(SQLiteSchema.version)")) {
+    await #expect(throws: BackupError.file(.newer("schema 99; this one knows up to \(SQLiteSchema.version)"))) {
       try await store.unpack(changed("PRAGMA user_version = 99; CREATE TABLE later (x)"), with: Self.key)
     }
     let damaged = try changed("UPDATE tokens SET access_token = x'01'")
     let error = await #expect(throws: BackupError.self) { try await store.unpack(damaged, with: Self.key) }
-    #expect(error.map { if case .damaged = $0 { true } else { false } } == true)
+    #expect(error.map { if case .file(.damaged) = $0 { true } else { false } } == true)
     let old = try changed(
       """
       ALTER TABLE logins DROP COLUMN progress; ALTER TABLE revocations DROP COLUMN context;

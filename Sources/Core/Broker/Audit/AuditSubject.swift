@@ -89,7 +89,7 @@ struct AuditBudgets {
 
   mutating func acquire(_ refuser: AuditSubject, at uptime: Int64) -> Answer {
     guard refuser.standing != .own else { return .record }
-    let now = Duration.milliseconds(uptime)
+    let now = Duration.milliseconds(uptime).nanoseconds
     if holders[refuser] == nil, holders.count >= Self.holders {
       holders = holders.filter { !$0.value.isFull(at: now) }
       guard holders.count < Self.holders else { return .countOnly(.unknown) }
@@ -119,7 +119,7 @@ struct AuditPrograms {
 
   /// Whether the program gets no separate record.
   mutating func isBeyond(_ program: AuditCaller, of user: AuditSubject, at uptime: Int64) -> Bool {
-    let now = Duration.milliseconds(uptime)
+    let now = Duration.milliseconds(uptime).nanoseconds
     if known[user] == nil, known.count >= Self.users {
       known = known.filter { !$0.value.budget.isFull(at: now) }
       guard known.count < Self.users else { return true }

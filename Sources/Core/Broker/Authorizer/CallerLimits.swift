@@ -16,18 +16,11 @@ public struct CallerLimits: Sendable, Equatable {
 /// The remaining requests of each caller: a bucket that fills with time. Callers are grouped as in the audit trail; a
 /// caller that asks too often, or for something not permitted, delays no other.
 final class CallerRates: Sendable {
-  struct Bucket {
-    /// Requests that are left; refusals may take it below zero.
-    var level: Double
-    /// Since the machine started.
-    var at: Duration
-  }
-
   fileprivate struct State {
     var limits = CallerLimits()
-    var buckets: [AuditCaller: Bucket] = [:]
+    var buckets: [AuditCaller: TokenBucket] = [:]
     /// All callers of one holder together, who can start as many as it likes.
-    var holders: [Holder: Bucket] = [:]
+    var holders: [Holder: TokenBucket] = [:]
   }
 
   /// The share of all callers of a holder, relative to one caller.
@@ -40,29 +33,30 @@ final class CallerRates: Sendable {
     self.uptime = uptime
   }
 
-  func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
+  func configure(_ limits: CallerLimits) { state.withLock { $0.configure(limits) } }
 
   /// Nil: permitted. Otherwise the delay for the caller.
   func acquire(_ who: AuditCaller, of holder: Holder) -> Duration? {
-    let now = uptime()
+    let now = uptime().nanoseconds
     return state.withLock { state in
       let key = state.key(of: who, at: now)
-      let level = state.level(of: key, at: now)
-      guard level >= 1 else { return .seconds((1 - level) / Double(state.limits.rate)) }
+      var own = state.buckets[key] ?? state.full()
+      guard own.acquire(at: now) else { return .nanoseconds(own.wait()) }
       if let wait = state.acquire(of: holder, at: now) { return wait }
-      state.buckets[key] = Bucket(level: level - 1, at: now)
+      state.buckets[key] = own
       return nil
     }
   }
 
   /// The caller has no right to its request. This costs more, down to a debt of one burst.
   func refused(_ who: AuditCaller) {
-    let now = uptime()
+    let now = uptime().nanoseconds
     state.withLock { state in
       let key = state.key(of: who, at: now)
-      let cost = Double(state.limits.refusalCost - 1)
-      state.buckets[key] = Bucket(
-        level: max(state.level(of: key, at: now) - cost, -Double(state.limits.burst)), at: now)
+      var own = state.buckets[key] ?? state.full()
+      own.refill(at: now)
+      own.spend(Double(state.limits.refusalCost - 1), debt: Double(state.limits.burst))
+      state.buckets[key] = own
     }
   }
 
@@ -71,38 +65,36 @@ final class CallerRates: Sendable {
 }
 
 extension CallerRates.State {
-  func level(of key: AuditCaller, at now: Duration) -> Double {
-    let most = Double(limits.burst)
-    guard let bucket = buckets[key] else { return most }
-    return min(most, bucket.level + (now - bucket.at).inSeconds * Double(limits.rate))
+  /// The bucket of a caller, or of several.
+  func full(_ callers: Double = 1) -> TokenBucket {
+    TokenBucket(capacity: Double(limits.burst) * callers, perSecond: Double(limits.rate) * callers)
+  }
+
+  mutating func configure(_ limits: CallerLimits) {
+    self.limits = limits
+    let (caller, holder) = (full(), full(CallerRates.callersPerHolder))
+    buckets = buckets.mapValues { $0.limited(like: caller) }
+    holders = holders.mapValues { $0.limited(like: holder) }
   }
 
   /// root has no more than its callers have.
-  mutating func acquire(of holder: Holder, at now: Duration) -> Duration? {
+  mutating func acquire(of holder: Holder, at now: Int64) -> Duration? {
     guard holder != .root else { return nil }
-    let (rate, most) = (
-      Double(limits.rate) * CallerRates.callersPerHolder, Double(limits.burst) * CallerRates.callersPerHolder
-    )
-    func level(_ bucket: CallerRates.Bucket) -> Double {
-      min(most, bucket.level + (now - bucket.at).inSeconds * rate)
-    }
     if holders[holder] == nil, holders.count >= Limit.callerRates {
-      holders = holders.filter { level($0.value) < most }
+      holders = holders.filter { !$0.value.isFull(at: now) }
     }
-    let left = holders[holder].map(level) ?? most
-    guard left >= 1 else { return .seconds((1 - left) / rate) }
-    holders[holder] = CallerRates.Bucket(level: left - 1, at: now)
-    return nil
+    var shared = holders[holder] ?? full(CallerRates.callersPerHolder)
+    defer { holders[holder] = shared }
+    return shared.acquire(at: now) ? nil : .nanoseconds(shared.wait())
   }
 
   /// Full buckets are dropped; if too many remain, new callers share one.
-  mutating func key(of caller: AuditCaller, at now: Duration) -> AuditCaller {
+  mutating func key(of caller: AuditCaller, at now: Int64) -> AuditCaller {
     var who = caller
     // A process chooses this name.
     who.parent = nil
     guard buckets[who] == nil, buckets.count >= Limit.callerRates else { return who }
-    let most = Double(limits.burst)
-    buckets = buckets.filter { level(of: $0.key, at: now) < most }
+    buckets = buckets.filter { !$0.value.isFull(at: now) }
     return buckets.count < Limit.callerRates ? who : AuditCaller(uid: nil)
   }
 }

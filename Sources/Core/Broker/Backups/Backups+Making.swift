@@ -4,6 +4,7 @@ import Grants
 import Logging
 import OAuth
 import Principals
+import Sealing
 
 // Copies of all grants for other machines: made, and returned in parts.
 extension Backups {
@@ -127,7 +128,7 @@ extension Backups {
   }
 
   private func packed(
-    _ backup: DeferredDeallocation<Backup>, _ secret: BackupSecret, _ administration: any StoreAdministration
+    _ backup: DeferredDeallocation<Backup>, _ secret: BackupFile.Secret, _ administration: any StoreAdministration
   ) async throws(RPCError) -> [UInt8] {
     do throws(BackupError) {
       return try await administration.pack(backup.value, with: secret)
@@ -144,7 +145,7 @@ extension Backups {
     return administration
   }
 
-  static func secret(_ passphrase: SecretText?, _ key: SecretText?) throws(RPCError) -> BackupSecret {
+  static func secret(_ passphrase: SecretText?, _ key: SecretText?) throws(RPCError) -> BackupFile.Secret {
     switch (passphrase, key) {
     case (let passphrase?, nil):
       // Exposed to be made a secret of the broker's.
@@ -186,7 +187,12 @@ extension Backups {
   func backupError(_ error: BackupError) -> RPCError {
     func invalid(_ message: String, _ hint: String) -> RPCError { RPCError(.invalidBackup, message, hint: hint) }
     let another = "Use another copy of it: this one is damaged."
+    let failure: BackupFile.Failure
     switch error {
+    case .store(let error): return storeError(error)
+    case .file(let reason): failure = reason
+    }
+    switch failure {
     case .foreign: return invalid("this is not a backup of grantd", "Give a file that `grantctl backup` wrote.")
     case .newer(let what):
       return invalid(
@@ -203,7 +209,6 @@ extension Backups {
     case .damaged(let detail): return invalid("the backup is damaged: \(detail)", another)
     case .unusableSecret(let detail): return .invalidParams(detail)
     case .tooLarge(let limit): return RPCError(.overloaded, "a backup has at most \(limit >> 20) MiB")
-    case .store(let error): return storeError(error)
     }
   }
 }

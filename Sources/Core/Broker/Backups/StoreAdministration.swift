@@ -1,4 +1,5 @@
 public import OAuth
+public import Sealing
 
 /// The store's secrets as an admin sees them: the key that they are sealed under, and copies of them for elsewhere.
 public protocol StoreAdministration: Sendable {
@@ -6,14 +7,14 @@ public protocol StoreAdministration: Sendable {
   /// new key. The process may end at any time without loss: the next start completes or undoes the rotation.
   func rotateKey() async throws(KeyRotationError) -> KeyRotation
 
-  /// Throws ``BackupError/tooLarge(limit:)`` where a backup would be, before anything is read for one.
+  /// Throws if a backup would be too large, before anything is read for one.
   func checkSize() async throws(BackupError)
 
   /// A file that opens with the passphrase on any machine. Takes a second or more, on another thread.
-  func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8]
+  func pack(_ backup: Backup, with secret: BackupFile.Secret) async throws(BackupError) -> [UInt8]
 
   /// The content of such a file, of this or an older version. Writes nothing permanent.
-  func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup
+  func unpack(_ file: [UInt8], with secret: BackupFile.Secret) async throws(BackupError) -> Backup
 }
 
 public struct KeyRotation: Sendable, Equatable {
@@ -56,29 +57,8 @@ public struct Backup: Sendable, Equatable {
   }
 }
 
-/// The secret that opens a backup.
-public enum BackupSecret: Sendable {
-  case passphrase(Secret)
-  /// The contents of a key file.
-  case key([UInt8])
-}
-
-/// Why there is no backup, or what is wrong with one. Each says what to do next.
+/// Why there is no backup, or what is wrong with one.
 public enum BackupError: Error, Sendable, Equatable {
-  /// It begins like nothing that this program wrote.
-  case foreign
-  /// Its form, or the state in it, is of a later version.
-  case newer(String)
-  case wrongPassphrase
-  case wrongKey
-  /// Made with the other kind of secret.
-  case needsPassphrase
-  case needsKey
-  /// Its end is missing.
-  case truncated
-  case damaged(String)
-  /// Not a key, or too short a passphrase.
-  case unusableSecret(String)
-  case tooLarge(limit: Int)
+  case file(BackupFile.Failure)
   case store(StoreError)
 }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Glibc
 import OAuth
 import SQLite
-import Sealing
+public import Sealing
 
 // A backup's body is a separate database, so that an older one is migrated like any other, and a newer one refused. It
 // is sealed under a key that is only in the same body: on disk it is protected like the store.
@@ -17,27 +17,27 @@ extension SQLiteStore: StoreAdministration {
     } catch {
       throw .store(error)
     }
-    guard bytes <= BackupFile.limit else { throw .tooLarge(limit: BackupFile.limit) }
+    guard bytes <= BackupFile.limit else { throw .file(.tooLarge(limit: BackupFile.limit)) }
   }
 
-  public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+  public func pack(_ backup: Backup, with secret: BackupFile.Secret) async throws(BackupError) -> [UInt8] {
     try await apart { () throws(BackupError) in
       let body = try BackupBody(backup, in: self.opening.folder).encoded()
       do throws(BackupFile.Failure) {
-        return try BackupFile.seal(body, with: BackupFile.Secret(secret))
+        return try BackupFile.seal(body, with: secret)
       } catch {
-        throw BackupError(error)
+        throw .file(error)
       }
     }
   }
 
-  public func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+  public func unpack(_ file: [UInt8], with secret: BackupFile.Secret) async throws(BackupError) -> Backup {
     try await apart { () throws(BackupError) in
       let body: Data
       do throws(BackupFile.Failure) {
-        body = try BackupFile.open(file, with: BackupFile.Secret(secret))
+        body = try BackupFile.open(file, with: secret)
       } catch {
-        throw BackupError(error)
+        throw .file(error)
       }
       return try BackupBody(decoding: body).backup(in: self.opening.folder)
     }
@@ -57,34 +57,6 @@ extension SQLiteStore: StoreAdministration {
       }
     }
     return try result.get()
-  }
-}
-
-extension BackupFile.Secret {
-  fileprivate init(_ secret: BackupSecret) {
-    self =
-      switch secret {
-      case .passphrase(let passphrase): .passphrase(passphrase)
-      case .key(let contents): .key(contents)
-      }
-  }
-}
-
-extension BackupError {
-  fileprivate init(_ failure: BackupFile.Failure) {
-    self =
-      switch failure {
-      case .foreign: .foreign
-      case .newer(let what): .newer(what)
-      case .wrongPassphrase: .wrongPassphrase
-      case .wrongKey: .wrongKey
-      case .needsPassphrase: .needsPassphrase
-      case .needsKey: .needsKey
-      case .truncated: .truncated
-      case .damaged(let detail): .damaged(detail)
-      case .unusableSecret(let detail): .unusableSecret(detail)
-      case .tooLarge(let limit): .tooLarge(limit: limit)
-      }
   }
 }
 
@@ -136,7 +108,7 @@ struct BackupBody {
     let length = body.prefix(4).reduce(0) { $0 << 8 | Int($1) }
     guard body.count > 4 + length,
       let head = try? JSON.parse(body.dropFirst(4).prefix(length)).decode(Head.self)
-    else { throw .damaged("what is in it has no head") }
+    else { throw .file(.damaged("what is in it has no head")) }
     self.head = head
     database = body.dropFirst(4 + length)
   }
@@ -146,9 +118,9 @@ struct BackupBody {
       do throws(StoreError) {
         return try read(in: place)
       } catch .newer(_, let found, let known) {
-        throw .newer("schema \(found); this one knows up to \(known)")
+        throw .file(.newer("schema \(found); this one knows up to \(known)"))
       } catch .corrupt(_, let detail) {
-        throw .damaged(detail)
+        throw .file(.damaged(detail))
       } catch {
         throw .store(error)
       }

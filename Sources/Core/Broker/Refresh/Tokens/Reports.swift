@@ -152,9 +152,6 @@ struct ReplacementBudgets {
 
 /// How often each holder may do something with an account. Kept in memory only; times count from boot.
 struct HolderBudgets {
-  /// Without a pause, and the time until one more is allowed.
-  let burst: Double
-  let pause: Duration
   /// Entries at most. Those whose budget is full again are dropped first.
   static let most = 4096
 
@@ -163,41 +160,37 @@ struct HolderBudgets {
     let holder: Holder
   }
 
-  private struct Level {
-    var left: Double
-    var at: Duration
-  }
+  private let full: TokenBucket
+  private var buckets: [Key: TokenBucket] = [:]
 
-  private var levels: [Key: Level] = [:]
-
+  /// The number that is allowed without a pause, and the time until one more is.
   init(burst: Double, pause: Duration) {
-    self.burst = burst
-    self.pause = pause
+    full = TokenBucket(capacity: burst, interval: Double(pause.nanoseconds))
   }
 
   mutating func charge(_ account: AccountName, _ holder: Holder, at now: Duration) {
     let key = Key(account: account, holder: holder)
-    if levels[key] == nil, levels.count >= Self.most { makeRoom(at: now) }
-    levels[key] = Level(left: max(0, left(key, at: now) - 1), at: now)
+    if buckets[key] == nil, buckets.count >= Self.most { makeRoom(at: now.nanoseconds) }
+    var bucket = buckets[key] ?? full
+    bucket.refill(at: now.nanoseconds)
+    bucket.spend(1, debt: 0)
+    buckets[key] = bucket
   }
 
   /// The time until the holder may do it again; nil: it may now.
   func wait(_ account: AccountName, _ holder: Holder, at now: Duration) -> Duration? {
-    let left = left(Key(account: account, holder: holder), at: now)
-    return left >= 1 ? nil : pause.scaled(by: 1 - left)
-  }
-
-  private func left(_ key: Key, at now: Duration) -> Double {
-    guard let level = levels[key] else { return burst }
-    return min(burst, level.left + (now - level.at).inSeconds / pause.inSeconds)
+    guard var bucket = buckets[Key(account: account, holder: holder)] else { return nil }
+    bucket.refill(at: now.nanoseconds)
+    let wait = bucket.wait()
+    return wait > 0 ? .milliseconds(wait / 1_000_000) : nil
   }
 
   /// Drops full entries; if there is none, the fullest.
-  private mutating func makeRoom(at now: Duration) {
-    levels = levels.filter { left($0.key, at: now) < burst }
-    guard levels.count >= Self.most, let fullest = levels.keys.max(by: { left($0, at: now) < left($1, at: now) }) else {
-      return
-    }
-    levels[fullest] = nil
+  private mutating func makeRoom(at now: Int64) {
+    buckets = buckets.filter { !$0.value.isFull(at: now) }
+    guard buckets.count >= Self.most,
+      let fullest = buckets.max(by: { $0.value.level(at: now) < $1.value.level(at: now) })
+    else { return }
+    buckets[fullest.key] = nil
   }
 }
