@@ -97,6 +97,16 @@ import Testing
     #expect(rig.transport.requests(.discovery).isEmpty)
   }
 
+  @Test("at a plain http URL of another machine is refused, with the command for https")
+  func plainHTTP() async throws {
+    let rig = try await rig()
+    let params = ProviderRegister.Params(issuer: "http://id.example/a", provider: "example")
+    let error = await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+    #expect(error?.message.hasSuffix("the issuer “http://id.example/a” is not https") == true)
+    #expect(error?.hint == "Use https: `grantctl provider register https://id.example/a`.")
+    #expect(error?.detail == ProviderRegister.notHTTPS && rig.transport.requests(.discovery).isEmpty)
+  }
+
   @Test("that the configuration hides is removed, and the configuration's provider stays")
   func hidden() async throws {
     let rig = try await rig()

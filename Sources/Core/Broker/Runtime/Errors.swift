@@ -76,4 +76,16 @@ extension RPCError {
   static func invalidParams(_ objection: Objection) -> RPCError {
     .invalidParams((objection.parameter.map { "params.\($0): " } ?? "") + objection.message, hint: objection.hint)
   }
+
+  /// An issuer that the broker does not send secrets to.
+  ///
+  /// - Parameter command: the command of grantctl for another issuer.
+  static func invalidIssuer(_ error: IssuerError, _ command: (String) -> String) -> RPCError {
+    var invalid = RPCError.invalidParams("params.issuer: \(error)")
+    if let issuer = error.withHTTPS {
+      invalid.hint = "Use https: `\(command(issuer))`."
+      invalid.detail = ProviderRegister.notHTTPS
+    }
+    return invalid
+  }
 }
