@@ -97,6 +97,14 @@ import Testing
     #expect(rig.transport.requests(.discovery).isEmpty)
   }
 
+  @Test("with an unknown client authentication is refused, with the command that chooses it")
+  func unknownMethod() async throws {
+    let rig = try await rig()
+    let params = ProviderRegister.Params(issuer: "https://id.example", provider: "example", auth_method: "mtls")
+    let error = await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+    #expect(error?.hint?.contains("`grantctl provider register https://id.example`") == true)
+  }
+
   @Test("at a plain http URL of another machine is refused, with the command for https")
   func plainHTTP() async throws {
     let rig = try await rig()
