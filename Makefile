@@ -40,7 +40,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files install-libraries uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files install-libraries install-documents uninstall deb clean
 # Two builds in one folder wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -122,7 +122,7 @@ UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/
 D = $(DESTDIR)
 # They reload services whose token files change.
 FILE_UNITS := grantd-file@.path grantd-file@.service
-# Links of the documents that lead to no installed file: pictures are left out, and the manual pages are in MANDIR.
+# Links of the documents that lead to no installed file: screenshots are left out, and the manual pages are in MANDIR.
 INSTALLED_LINKS = sed -i -e '/^!\[.*\](images\//,+1d' -e 's|\[manual pages\](docs/man)|manual pages|' -e 's|\[man\](man)|`$(MANDIR)`|'
 
 install: ## put a release build, units, libraries, completions and documents in place
@@ -152,11 +152,27 @@ install-libraries:
 	cp -RL clients/swift/Package.swift clients/swift/Sources '$D$(SWIFTDIR)/' && chmod -R u=rwX,go=rX '$D$(SWIFTDIR)'
 	chmod 644 '$D$(DIST_INFO)'/* '$D$(LIBDIR)/libgrantd.a' '$D$(LIBDIR)/pkgconfig/grantd.pc'
 
+# Tests/docs/run installs them from a debug build: PRODUCTS=.build-make/debug.
+install-documents:
+	install -d '$D$(DOCDIR)/examples' '$D$(DOCDIR)/config' '$D$(DOCDIR)/docs/developers/decisions' \
+	  '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
+	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
+	cd examples && find . -type f ! -name go.mod ! -name Package.swift -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
+	install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
+	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
+	install -m 644 docs/*.md docs/*.svg '$D$(DOCDIR)/docs/'
+	$(INSTALLED_LINKS) '$D$(DOCDIR)/'*.md '$D$(DOCDIR)/docs/'*.md
+	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
+	install -m 644 docs/developers/*.md docs/developers/*.svg '$D$(DOCDIR)/docs/developers/'
+	install -m 644 docs/developers/decisions/*.md '$D$(DOCDIR)/docs/developers/decisions/'
+	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
+	install -m 644 docs/recipes/*.md '$D$(DOCDIR)/docs/recipes/'
+
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
 install-files: install-libraries
 	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
 	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
-	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
+	  '$D$(DATADIR)/grantd/providers.d' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  $(foreach section,1 5 7 8,'$D$(MANDIR)/man$(section)')
 	install -m 755 $(STRIP) $(PRODUCTS)/grantd '$D$(BINDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
@@ -174,18 +190,7 @@ install-files: install-libraries
 	test -e '$D$(SYSCONFDIR)/grantd/grantd.toml' || install -m 644 config/grantd.toml '$D$(SYSCONFDIR)/grantd/grantd.toml'
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
-	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
-	cd examples && find . -type f ! -name go.mod ! -name Package.swift -exec install -D -m 644 '{}' '$(abspath $D$(DOCDIR))/examples/{}' ';'
-	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
-	install -d '$D$(DOCDIR)/docs/developers/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
-	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
-	install -m 644 docs/*.md docs/*.svg '$D$(DOCDIR)/docs/'
-	$(INSTALLED_LINKS) '$D$(DOCDIR)/README.md' '$D$(DOCDIR)/docs/README.md' '$D$(DOCDIR)/docs/ui.md'
-	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
-	install -m 644 docs/developers/*.md docs/developers/*.svg '$D$(DOCDIR)/docs/developers/'
-	install -m 644 docs/developers/decisions/*.md '$D$(DOCDIR)/docs/developers/decisions/'
-	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
-	install -m 644 docs/recipes/*.md '$D$(DOCDIR)/docs/recipes/'
+	$(MAKE) --no-print-directory install-documents
 	install -m 644 docs/completion/grantctl.bash '$D$(BASHCOMPDIR)/grantctl'
 	install -m 644 docs/completion/_grantctl '$D$(ZSHCOMPDIR)/'
 	install -m 644 docs/completion/grantctl.fish '$D$(FISHCOMPDIR)/'

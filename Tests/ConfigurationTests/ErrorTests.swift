@@ -333,6 +333,24 @@ import Testing
     #expect(fixture.complaint(fixture.sources("folder.toml")) == "folder.toml: is not a regular file")
   }
 
+  @Test(
+    "a file that may be in the middle of being written is refused, with all other problems",
+    arguments: [
+      ("", "grantd.toml: is empty: write its settings, or a comment if it needs none"),
+      (
+        "[callback]\nprot = 1",
+        "grantd.toml: does not end with a newline, so its end may be missing: complete its last line\n"
+          + "grantd.toml:2: unknown key \"prot\" in [callback]: did you mean \"port\"?"
+      ), ("# nothing\n", "no error"),
+    ])
+  func incomplete(text: String, complaint: String) throws {
+    let fixture = try Fixture()
+    try fixture.write("grantd.toml", text)
+    var sources = fixture.sources()
+    sources.mustBeComplete = true
+    #expect(fixture.complaint(sources) == complaint)
+  }
+
   @Test("Without --config the default file may be absent")
   func absent() throws {
     let fixture = try Fixture()

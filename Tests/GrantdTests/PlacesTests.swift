@@ -71,6 +71,14 @@ import Testing
     #expect(try !places(.system).sources.mustExist)
   }
 
+  @Test("a reload needs the file of the start, and refuses incomplete files as a start and a check do")
+  func reload() throws {
+    let plain = try places(.system)
+    #expect(plain.sources.mustBeComplete && plain.reloadSources(after: []).mustBeComplete)
+    #expect(!plain.reloadSources(after: ["/etc/grantd/grantd.d/a.toml"]).mustExist)
+    #expect(plain.reloadSources(after: [plain.configuration]).mustExist)
+  }
+
   @Test(
     "the other sockets are next to the broker's, under a name of that broker",
     arguments: [

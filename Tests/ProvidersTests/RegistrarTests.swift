@@ -14,7 +14,8 @@ import Testing
     _ methods: [String]?, device: Bool = false, grants: [String]? = nil
   ) throws -> ([String: JSON], ClientCredential?) {
     let registrar = ClientRegistrar()
-    let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
+    let candidate = try #require(
+      registrar.candidates(issuer: Issuer(rawValue: issuerText)!, name: name, authorities: nil).first)
     var metadata = metadata
     metadata.endpoints[.registration] = URL(string: issuerText + "/register")
     metadata.supported.clientAuthentication = methods
@@ -113,7 +114,8 @@ import Testing
     "a client that was registered by hand sends no registration, and authenticates as its secret and the server allow")
   func byHand() throws {
     let registrar = ClientRegistrar()
-    let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
+    let candidate = try #require(
+      registrar.candidates(issuer: Issuer(rawValue: issuerText)!, name: name, authorities: nil).first)
     func made(_ secret: String?, method: String? = nil, offered: [String]? = nil) throws -> SavedRegistration {
       var metadata = metadata
       metadata.supported.clientAuthentication = offered

@@ -10,7 +10,10 @@ sys.path.insert(0, str(ROOT / "Tests" / "clients"))
 from pages import blocks, sessions  # noqa: E402
 
 TOP = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+TARGET = r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)"
+# The text of a link may be an image.
+LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*" + TARGET)
+IMAGE = re.compile(r"!\[[^\]]*" + TARGET + r"|<img\b[^>]*\bsrc=\"([^\"]+)\"")
 FENCED = re.compile(r"(?ms)^```.*?^```$")
 
 
@@ -34,11 +37,16 @@ def anchors(page):
     return found
 
 
+def targets(text):
+    """Of its links and images, except in fenced blocks."""
+    text = FENCED.sub("", text)
+    return [found[1] for found in LINK.finditer(text)] + [found[1] or found[2] for found in IMAGE.finditer(text)]
+
+
 def broken_links(all_pages):
     wrong, known = [], {}
     for page in all_pages:
-        for found in LINK.finditer(FENCED.sub("", page.read_text())):
-            target = found[1] or found[2]
+        for target in targets(page.read_text()):
             if re.match(r"[a-z]+:", target):
                 continue
             path, _, anchor = target.partition("#")

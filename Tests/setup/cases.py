@@ -228,6 +228,10 @@ def without_terminal(stage, person):
     answer = person.run("setup", "nothing")
     same(answer.returncode, 7, "the exit status")
     shows(answer.stderr, "is not a provider, a template or an issuer URL")
+    answer = person.run("setup", "http://login.example.com", "work", "--name", "mine")
+    same(answer.returncode, 64, "the exit status of plain http")
+    shows(answer.stderr, "http://login.example.com is not https",
+          "Use https: `grantctl setup https://login.example.com work --name mine`")
     answer = person.run("setup", stage.closed.issuer, "--client-id", "nobody")
     same(answer.returncode, 78, "the exit status")
     shows(answer.stderr, "refuses the authorization request", "client ID nobody")

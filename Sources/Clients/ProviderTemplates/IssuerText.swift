@@ -28,6 +28,14 @@ public struct IssuerText: Equatable, Sendable {
     host = Self.host(authority)
   }
 
+  /// The issuer over https, without the port of plain http.
+  public var withHTTPS: String {
+    let rest = candidates[0].drop { $0 != "/" }.dropFirst(2)
+    let authority = rest.prefix { $0 != "/" }
+    let host = authority.hasSuffix(":80") ? authority.dropLast(3) : authority
+    return "https://\(host)\(rest[authority.endIndex...])"
+  }
+
   private static func trimmed(_ text: String) -> String {
     let start = text.drop { $0.isWhitespace }
     return String(start.prefix(start.count - start.reversed().prefix { $0.isWhitespace }.count))

@@ -58,7 +58,8 @@ public enum ConfigurationReference {
     `[store]`, `[refresh]`, `[metrics]`, `[http]`, `[proxy]`, `[credentials]`, `[audit]`, `[client_metadata]`, `[step_up]`, `[limits]` and `[log]` win, and a provider or an account may occur once. `config/grantd.toml` is an example with every key.
 
     `grantd --check-config` checks everything without starting. Each problem is a line with file, line and the correction;
-    an unknown key is a problem. `grantctl reload` reads it again: after any error nothing changes.
+    an unknown key is a problem. A file that is empty or does not end with a newline is refused: its end may be missing.
+    `grantctl reload` reads it again: after any error nothing changes.
 
     Durations are a text with a unit, `"30s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds. A configuration
     file never has secrets or keys: each is in a separate file or in a systemd credential.

@@ -74,9 +74,7 @@ struct Loader {
       report.problem(
         text.isEmpty ? "is empty" : "does not end with a newline, so its end may be missing",
         at: FileLocation(file: path),
-        suggestion: text.isEmpty
-          ? "reload when it is written, or put a comment into it" : "complete it, and reload again")
-      return nil
+        suggestion: text.isEmpty ? "write its settings, or a comment if it needs none" : "complete its last line")
     }
     return TOMLDocument.parse(text, file: path, report: &report)
   }

@@ -73,6 +73,7 @@ struct Places: Sendable {
 
   private static func home() -> String? { UserDatabase.user(getuid())?.home }
 
+  /// The sources of a start and of `--check-config`.
   var sources: Settings.Sources {
     var sources = Settings.Sources(
       file: configuration, mustExist: configurationIsNamed, templateFolders: templateFolders,
@@ -81,7 +82,17 @@ struct Places: Sendable {
       group: { name in UserDatabase.group(named: name) },
       membership: { UserDatabase.membership(of: $0) ?? (.max, []) }, owner: geteuid(), home: home)
     sources.environment = proxyVariables
+    sources.mustBeComplete = true
     return sources
+  }
+
+  /// The sources of a reload.
+  ///
+  /// - Parameter known: the files of the start. An editor may write a new file and rename it: for a moment there is none.
+  func reloadSources(after known: [String]) -> Settings.Sources {
+    var reload = sources
+    reload.mustExist = reload.mustExist || known.contains(reload.file)
+    return reload
   }
 
   /// The folder that the socket is in.

@@ -57,12 +57,8 @@ struct Reloads: Reloader {
 
   /// Reads and checks the files. Not on the broker's actor: a disk may be slow.
   private nonisolated func read() async throws(RPCError) -> Settings {
-    var sources = places.sources
-    sources.mustBeComplete = true
-    // An editor may write a new file and rename it: for a moment there is none.
-    sources.mustExist = sources.mustExist || settings.files.contains(sources.file)
     do throws(ConfigurationError) {
-      return try Settings.load(sources)
+      return try Settings.load(places.reloadSources(after: settings.files))
     } catch {
       throw RPCError(
         .invalidConfiguration, error.description,

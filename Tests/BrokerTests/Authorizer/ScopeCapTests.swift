@@ -48,17 +48,23 @@ import Testing
     let rig = try await rig()
     for scopes in [["write"], ["read", "write"], ["admin"]] {
       let error = await #expect(throws: RPCError.self) { _ = try await token(rig, scopes) }
-      #expect(error?.reason == .notPermitted && error?.hint?.contains("read") == true)
+      #expect(error?.reason == .notPermitted && error?.hint?.contains("It allows: read. `grantctl token work`") == true)
     }
     let none = Rule(name: "none", who: .init(uid: 1000), accounts: ["work"], access: [.use], scopes: ["other"])
     let other = try await self.rig([none])
-    #expect(await other.reason { try await token(other) } == .notPermitted)
+    let error = await #expect(throws: RPCError.self) { _ = try await token(other) }
+    #expect(error?.reason == .notPermitted)
+    #expect(
+      error?.hint?.contains("`grantctl login example work --scope read --scope write --scope other`") == true,
+      "\(String(describing: error?.hint))")
   }
 
   @Test("without narrowed tokens a capped caller gets none")
   func whole() async throws {
     let rig = try await rig(narrows: false)
-    #expect(await rig.reason { try await token(rig) } == .scopeNotGranted)
+    let error = await #expect(throws: RPCError.self) { _ = try await token(rig) }
+    #expect(error?.reason == .scopeNotGranted)
+    #expect(error?.hint?.contains("`grantctl login example work-limited --scope read`") == true)
     #expect(try await token(rig, uid: 1001).access_token == "whole")
   }
 

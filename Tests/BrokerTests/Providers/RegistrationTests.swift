@@ -97,6 +97,24 @@ import Testing
     #expect(rig.transport.requests(.discovery).isEmpty)
   }
 
+  @Test("with an unknown client authentication is refused, with the command that chooses it")
+  func unknownMethod() async throws {
+    let rig = try await rig()
+    let params = ProviderRegister.Params(issuer: "https://id.example", provider: "example", auth_method: "mtls")
+    let error = await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+    #expect(error?.hint?.contains("`grantctl provider register https://id.example`") == true)
+  }
+
+  @Test("at a plain http URL of another machine is refused, with the command for https")
+  func plainHTTP() async throws {
+    let rig = try await rig()
+    let params = ProviderRegister.Params(issuer: "http://id.example/a", provider: "example")
+    let error = await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+    #expect(error?.message.hasSuffix("the issuer “http://id.example/a” is not https") == true)
+    #expect(error?.hint == "Use https: `grantctl provider register https://id.example/a`.")
+    #expect(error?.detail == ProviderRegister.notHTTPS && rig.transport.requests(.discovery).isEmpty)
+  }
+
   @Test("that the configuration hides is removed, and the configuration's provider stays")
   func hidden() async throws {
     let rig = try await rig()

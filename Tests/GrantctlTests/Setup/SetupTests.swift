@@ -24,6 +24,46 @@ import Testing
     #expect(IssuerText("https://a.example/x")?.candidates == ["https://a.example/x", "https://a.example/x/"])
     #expect(IssuerText("https://a.example/x/")?.candidates == ["https://a.example/x/", "https://a.example/x"])
     #expect(IssuerText("https://A.Example:8443/x")?.host == "a.example")
+    for (text, url) in [
+      ("http://a.example", "https://a.example"), ("HTTP://a.example:80/x:80/", "https://a.example/x:80/"),
+      ("http://a.example:8080/x", "https://a.example:8080/x"),
+    ] {
+      #expect(IssuerText(text)?.withHTTPS == url)
+    }
+  }
+
+  /// A broker without providers, which registers no client.
+  private static func replies(_ error: RPCError) -> [String: ScriptedBroker.Reply] {
+    [
+      "broker.status": answer(DoctorTests.status()), "provider.list": answer(["providers": []]),
+      "provider.register": refuse(error), "account.get": refuse(RPCError(.unknownAccount, "no account \"work\"")),
+    ]
+  }
+
+  @Test("for an issuer at plain http the hint is the same command with https")
+  func plainHTTP() async throws {
+    var error = RPCError.invalidParams("params.issuer: not https", hint: "Use https.")
+    error.detail = ProviderRegister.notHTTPS
+    try await ScriptedBroker.with(Self.replies(error)) { broker, _ async throws in
+      let recorder = Recorder()
+      let given = ["http://login.example.com:80/a", "work", "--name", "mine", "--scope", "openid email", "--device"]
+      #expect(try await broker.run(["setup"] + given, recorder) == .usage)
+      #expect(
+        recorder.err == """
+          grantctl: the issuer http://login.example.com:80/a is not https
+            Use https: `grantctl setup https://login.example.com/a work --name mine --scope 'openid email' --device`
+
+          """)
+    }
+  }
+
+  @Test("the hint of a missing answer names the broker's options once")
+  func options() async throws {
+    try await ScriptedBroker.with(Self.replies(.invalidParams(""))) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["setup", "--socket", broker.path], recorder) == .usage)
+      #expect(recorder.err.hasSuffix("  Give it: `grantctl setup --socket \(broker.path) https://ISSUER`\n"))
+    }
   }
 
   @Test("an issuer of a template leads to it")

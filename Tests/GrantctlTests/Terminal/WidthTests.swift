@@ -66,9 +66,21 @@ import Testing
     },
   ])
 
+  private static let sessionID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+  private static let sessions = [
+    SessionView(
+      session_id: sessionID, user_agent: "Mozilla/5.0 (X11; Linux x86_64)", client: "web",
+      ip: "2001:db8:85a3::8a2e:370:7334", online: true, current: true, last: "2025-12-31T23:00:00Z"),
+    SessionView(
+      session_id: "7", client: "A rather long name of a program", ip: "192.0.2.7", online: false,
+      last: "some day, long ago"),
+  ]
+
   private static var replies: [String: ScriptedBroker.Reply] {
     [
       "account.get": answer(JSON(encoding: account)),
+      "account.sessions": answer(["sessions": JSON(encoding: sessions)]),
       "account.list": answer(["accounts": JSON(encoding: [account, TableTests.account("play", .ok, email: user)])]),
       "audit.list": answer(JSON(encoding: records)), "login.list": answer(logins),
       "policy.explain": answer(explained), "provider.get": answer(JSON(encoding: provider)),
@@ -100,7 +112,7 @@ import Testing
   static let views = [
     ["show", "work"], ["provider", "show", "google"], ["explain", "work"], ["approve"], ["key", "rotate"],
     ["restore", "b", "--key-file", "key"], ["restore", "b", "--key-file", "key", "--moved"], ["list"],
-    ["login", "list"], ["audit"],
+    ["login", "list"], ["audit"], ["sessions", "work"],
   ]
 
   @Test("no line is wider than the terminal", arguments: views, [80, 40])
@@ -127,8 +139,83 @@ import Testing
     for word in [" unsupported_by_provider", " not_permitted", "python3", "grantctl", " a-rather-long-account-name"] {
       #expect(audit.contains(word), "\(word): \(audit)")
     }
+    let sessions = try await Self.run(["sessions", "work"], columns: columns).out
+    let flat = sessions.split { $0 == " " || $0 == "\n" }.joined(separator: " ")
+    let whole = ["2001:db8:85a3::8a2e:370:7334", "A rather long name of a program", "some day, long ago"]
+    for value in [Self.sessionID] + whole { #expect(flat.contains(value), "\(value): \(sessions)") }
     let provider = try await Self.run(["provider", "show", "google"], columns: columns).out
     #expect(provider.contains(" https://accounts.example.com/auth\n"))
+  }
+
+  /// The lines of a command that asks at a terminal: an answer ends the line of its question.
+  private static func lines(
+    _ arguments: [String], answers: [String], _ replies: [String: ScriptedBroker.Reply], columns: Int
+  ) async throws -> [String] {
+    let recorder = Recorder()
+    for answer in answers { recorder.type(answer) }
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let status = try await broker.run(arguments, recorder, environment: ["TERM": "dumb"]) {
+        ($0.isOutTTY, $0.isErrTTY, $0.isInTTY, $0.canAsk) = (true, true, true, true)
+        ($0.width, $0.screen) = (columns, Terminal.Screen(columns: columns, rows: 24))
+        $0.hideEcho = { {} }
+        let write = $0.write
+        $0.write = { stream, text in write(stream, text.hasSuffix("\n") ? text : text + "\n") }
+      }
+      #expect(status == .success, "\(arguments): \(recorder.err)")
+    }
+    return (recorder.out + recorder.err).split(separator: "\n").map(String.init)
+  }
+
+  @Test("the questions of a login and of setup are wrapped", arguments: [80, 40])
+  func questions(columns: Int) async throws {
+    let waiting = LoginActionTests.Waiting([LoginActionTests.limit(Self.sessions.map { JSON(encoding: $0) })])
+    let register: ScriptedBroker.Reply = { params, _ in
+      guard let id = params["client_id"] else {
+        return .failure(RPCError(.unsupportedByProvider, "login.example.com registers no clients"))
+      }
+      return .success(
+        ["provider": "login.example.com", "client_id": id, "issuer": "https://login.example.com", "warnings": []])
+    }
+    let setup: [String: ScriptedBroker.Reply] = [
+      "broker.status": answer(DoctorTests.status()), "provider.list": answer(["providers": []]),
+      "provider.register": register,
+    ]
+    let login = try await Self.lines(["login", "vms", "work"], answers: ["2"], waiting.replies, columns: columns)
+    let lines = try await Self.lines(
+      ["setup", "https://login.example.com", "--provider-only"], answers: ["hand", "s3cret"], setup, columns: columns)
+    // A URL stays whole.
+    for line in login + lines where !line.hasPrefix("https://") {
+      #expect(SafeText.width(line) <= columns, "\(line)")
+    }
+    #expect(login.joined(separator: " ").contains("Replace which session? [1-2, oldest, offline] "), "\(login)")
+    #expect(login.contains { $0.contains(Self.sessionID) } && waiting.sent.first?["session_id"] == "7")
+    #expect(lines.contains("Client ID: ") && lines.contains("Client secret (hidden; none: Enter): "))
+  }
+
+  @Test("a question is wrapped on a terminal, with a space before the answer")
+  func question() {
+    let recorder = Recorder()
+    var terminal = recorder.terminal()
+    let question = "Passphrase for the backup, 8 bytes or more (it is not shown): "
+    terminal.ask(question)
+    #expect(recorder.err == question)
+    terminal.isErrTTY = true
+    terminal.screen = .init(columns: 40, rows: 24)
+    terminal.ask(question)
+    #expect(recorder.err == question + "Passphrase for the backup, 8 bytes or\nmore (it is not shown): ")
+  }
+
+  @Test("a command has its own line if its sentence leaves no room")
+  func command() {
+    let recorder = Recorder()
+    var terminal = recorder.terminal()
+    let command = "grantctl token a-rather-long-account-name"
+    for width in [nil, 80, 40] as [Int?] {
+      terminal.width = width
+      terminal.print("Get a token with:", command: command)
+    }
+    let line = "Get a token with: \(command)\n"
+    #expect(recorder.out == line + line + "Get a token with:\n  \(command)\n")
   }
 
   @Test("a field without room beside its name begins on the next line, and a long word stays whole")

@@ -88,6 +88,23 @@ struct BadConfigurationTests {
   }
 
   @Test(
+    "an empty or incomplete file is refused by a check, a start and a reload",
+    arguments: [("", "is empty"), ("# half of a line", "does not end with a newline")])
+  func incomplete(text: String, says: String) async throws {
+    try await Rig.with { rig in
+      let file = try rig.folder.write(text, to: "grantd.toml")
+      let error = try await rig.failure("broker.reload")
+      #expect(error.reason == .invalidConfiguration && error.message.contains("\(file): \(says)"), "\(error)")
+      for more in [["--check-config"], []] {
+        let run = try await Programs.runGrantd(
+          ["--user", "--config", file, "--state", rig.folder.path("other"), "--socket", rig.folder.path("s")] + more,
+          in: rig.folder)
+        #expect(run.status == 78 && run.output.contains("\(file): \(says)"), "\(run.output)")
+      }
+    }
+  }
+
+  @Test(
     "a limit of open files that is too low is reported with the number, before any change", arguments: [24, 64])
   func fewDescriptors(limit: Int) async throws {
     let folder = try Folder()

@@ -36,6 +36,9 @@ struct DiscoveryTests {
     }
     #expect((try? Issuer("http://id.example", allowInsecureHTTP: true))?.rawValue == "http://id.example")
     #expect((try? Issuer("http://127.0.0.1:9000", allowInsecureHTTP: false)) != nil)
+    #expect(IssuerError.notHTTPS("http://id.example:80/a:80").withHTTPS == "https://id.example/a:80")
+    #expect(IssuerError.notHTTPS("HTTP://id.example:8080").withHTTPS == "https://id.example:8080")
+    #expect(IssuerError.notAURL("http://").withHTTPS == nil)
   }
 
   @Test("2. a redirect is an error, not an answer", arguments: [301, 302, 303, 307, 308])

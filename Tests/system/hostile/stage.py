@@ -61,7 +61,7 @@ class Stage:
         self.provider = Provider(*realms)
         self.open_ones.callback(self.provider.close)
         sections = [self.provider.section(realm, **section) for realm in realms] + [self.provider.system(realms[0])]
-        self.configuration = "\n".join([*sections, RULES, more])
+        self.configuration = "\n".join([*sections, RULES, more, ""])
         self.machine.start(self.configuration)
 
     def act(self, who, work, *arguments):

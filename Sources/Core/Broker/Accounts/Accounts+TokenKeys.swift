@@ -110,17 +110,35 @@ extension Accounts {
   }
 
   func notGranted(_ grant: Grant, _ missing: [String]) -> RPCError {
-    RPCError(
-      .scopeNotGranted, "account \(grant.saved.account) was not granted \(missing.joined(separator: " ").prefix(200))",
-      hint: "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) "
-        + "\(grant.saved.account) --scope …`.")
+    let saved = grant.saved
+    return RPCError(
+      .scopeNotGranted, "account \(saved.account) was not granted \(missing.joined(separator: " ").prefix(200))",
+      hint: missingHint(saved, missing))
+  }
+
+  /// How the account gets these scopes, or a token without them.
+  private func missingHint(_ saved: SavedGrant, _ missing: [String]) -> String {
+    let without = "Without: `grantctl token \(saved.account)`."
+    if saved.kind.isUnattended {
+      return "Add to `scopes` in [account.\(saved.account)], then run `grantctl reload`. \(without)"
+    }
+    let granted = saved.grantedScopes.isEmpty ? saved.requestedScopes : saved.grantedScopes
+    let login = HintedCommand.login(saved.provider, saved.account, scopes: granted + missing)
+    let supported = providers[saved.provider]?.metadata.known?.value.supported.scopes
+    let others = supported.map { supported in missing.filter { !supported.contains($0) } } ?? []
+    guard others.isEmpty else {
+      return "Provider \(saved.provider) does not list \(others.joined(separator: " ").prefix(200)). \(without) "
+        + "If the provider has it: `\(login)`."
+    }
+    return "Sign in again with all the scopes that are needed: `\(login)`. \(without)"
   }
 
   func notGranted(_ grant: Grant, _ key: SavedToken.Key, _ failure: FailureRecord) -> RPCError {
     let what = [key.scope, key.place ?? ""].filter { !$0.isEmpty }.joined(separator: " for ").prefix(200)
     return RPCError(
       .scopeNotGranted, "the provider gives account \(grant.saved.account) no token of \(what): \(failure.message)",
-      hint: "Ask for other scopes or another resource, or without both for all that was granted.",
+      hint: "Ask for other scopes or another resource, or for all that was granted: `grantctl token "
+        + "\(grant.saved.account)`.",
       oauth: failure.oauth.map { OAuthDetail($0) })
   }
 }

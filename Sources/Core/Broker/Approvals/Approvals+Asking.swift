@@ -110,7 +110,7 @@ extension Approvals {
     let wanted = try accounts.key(scopes: scopes, resource: params.resource, audience: params.audience, grant)
     let known = authorizer.knownScopes(of: wanted, grant)
     guard !wanted.isNarrowed, !known.isEmpty else { return }
-    try authorizer.checkCap(of: known, grant.saved.account, permission)
+    try authorizer.checkCap(of: known, grant.saved, permission)
   }
 
   /// The part that needs approval; nil: none.

@@ -41,7 +41,7 @@ extension Authorizer {
     }
     let granted = granted(grant)
     let both = granted.filter(cap.contains)
-    guard !both.isEmpty else { throw beyondCap(account, granted, cap) }
+    guard !both.isEmpty else { throw noneGranted(grant.saved, granted, cap) }
     return both
   }
 
@@ -73,19 +73,21 @@ extension Authorizer {
 
   /// A token that the provider does not narrow is refused to a caller with a cap, and so is one with more scopes than
   /// were approved.
-  func checkCap(of scopes: [String], _ account: AccountName, _ permission: Permission) throws(RPCError) {
+  func checkCap(of scopes: [String], _ saved: SavedGrant, _ permission: Permission) throws(RPCError) {
     let cap = try cap(permission)
-    if let beyond = excess(scopes, over: cap.rules) { throw notNarrowed(account, beyond, cap.rules ?? []) }
-    if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
+    if let beyond = excess(scopes, over: cap.rules) { throw notNarrowed(saved, beyond, cap.rules ?? []) }
+    if let beyond = excess(scopes, over: cap.word) { throw beyondWord(saved.account, beyond) }
   }
 
   /// Methods that use the full token are refused to a caller with a cap.
   func checkWhole(_ permission: Permission) throws(RPCError) {
     guard permission.scopes != nil else { return }
+    let account = permission.account?.prefix(128) ?? "ACCOUNT"
     throw RPCError(
       .notPermitted,
       "\(permission.method) uses the account's whole token, and the rule for \(permission.principal.user) caps the scopes",
-      hint: "Use a token of those scopes (`token.get`), or an admin can add a [[rule]] without `scopes`.")
+      hint: "Use a token of those scopes: `grantctl token \(account)`. An administrator can add a [[rule]] without "
+        + "`scopes`.")
   }
 
   /// An ID token is the result of the scope `openid`.
@@ -110,18 +112,36 @@ extension Authorizer {
     let what = beyond.isEmpty ? "a token whose scopes the provider does not say" : beyond.joined(separator: " ")
     return RPCError(
       .notPermitted, "the rule for this caller does not allow \(what.prefix(200)) of account \(account)",
-      hint: "It allows: \(cap.sorted().joined(separator: " ").prefix(512)). An administrator can add to its `scopes`.")
+      hint: "It allows: \(Self.words(cap)). `grantctl token \(account)` returns a token of these scopes. "
+        + "An administrator can add to its `scopes`.")
+  }
+
+  /// The rule allows only scopes that the user has not granted.
+  private func noneGranted(_ saved: SavedGrant, _ granted: [String], _ cap: Set<String>) -> RPCError {
+    var error = beyondCap(saved.account, granted, cap)
+    let login = HintedCommand.login(saved.provider, saved.account, scopes: granted + cap.sorted())
+    let next =
+      saved.kind.isUnattended
+      ? "Add them to `scopes` in [account.\(saved.account)], then run `grantctl reload`."
+      : "`\(login)` requests them, too."
+    error.hint =
+      "It allows: \(Self.words(cap)). These were not granted. \(next) An administrator can add to the rule's `scopes`."
+    return error
+  }
+
+  private static func words(_ cap: Set<String>) -> Substring {
+    cap.sorted().joined(separator: " ").prefix(512)
   }
 
   /// The rule allows the scopes that were requested, but the token has more.
-  private func notNarrowed(_ account: AccountName, _ beyond: [String], _ cap: Set<String>) -> RPCError {
+  private func notNarrowed(_ saved: SavedGrant, _ beyond: [String], _ cap: Set<String>) -> RPCError {
     let excess = beyond.isEmpty ? "unknown scopes" : "the scopes \(beyond.joined(separator: " ").prefix(200))"
-    let allowed = cap.sorted().joined(separator: " ").prefix(512)
+    let login = HintedCommand.separateLogin(saved.provider, from: saved.account, scopes: cap.sorted())
     return RPCError(
       .scopeNotGranted,
-      "the token of account \(account) has \(excess), and the rule for this caller allows only \(allowed)",
+      "the token of account \(saved.account) has \(excess), and the rule for this caller allows only \(Self.words(cap))",
       hint: "The provider returns no token of fewer scopes (narrow_tokens). Sign in to a separate account with only "
-        + "these scopes, or add the missing ones to the rule.")
+        + "these scopes: `\(login)`. Or add the missing ones to the rule.")
   }
 
   private func beyondWord(_ account: AccountName, _ beyond: [String]) -> RPCError {
@@ -129,7 +149,7 @@ extension Authorizer {
     return RPCError(
       .notPermitted,
       "the provider's token of account \(account) has more than was approved: \(what.prefix(200))",
-      hint: "Ask again: the approval then covers all that it has.")
+      hint: "Ask again, as with `grantctl token \(account)`: the approval then covers all that it has.")
   }
 
   /// A use without a request cannot wait for approval, and a repetition does not help.

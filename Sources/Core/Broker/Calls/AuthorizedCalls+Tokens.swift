@@ -40,7 +40,7 @@ extension AuthorizedCalls {
     do throws(RPCError) {
       issued = try await talk(step, target, in: place, until: deadline)
     } catch {
-      throw exchangeRefused(error)
+      throw exchangeRefused(error, of: account)
     }
     // As for the account itself: a reload may have taken the permission away while the provider was asked.
     if let acting {
@@ -102,11 +102,13 @@ extension AuthorizedCalls {
   }
 
   /// The caller chose the target: the provider's objection does not concern the settings.
-  private func exchangeRefused(_ error: RPCError) -> RPCError {
+  private func exchangeRefused(_ error: RPCError, of account: AccountName) -> RPCError {
     switch error.oauth.map({ OAuthErrorCode(rawValue: $0.error) }) {
     case .invalidTarget, .invalidScope:
       RPCError(
-        .scopeNotGranted, error.message, hint: "Ask for another audience or resource, or for fewer scopes.",
+        .scopeNotGranted, error.message,
+        hint: "Ask for another audience or resource, or for fewer scopes. `grantctl show \(account)` lists the granted "
+          + "ones.",
         oauth: error.oauth)
     case .unsupportedGrantType: RPCError(.unsupportedByProvider, error.message, oauth: error.oauth)
     default: error

@@ -17,8 +17,8 @@ extension Logins {
     guard provider.authorizationTraits.allowsPassword else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) takes no passwords",
-        hint: "Sign in in the browser: `grantctl login \(name)`. Only where the provider has no other way: set "
-          + "allow_password = true in \(provider.section).")
+        hint: "Sign in with a browser: `\(HintedCommand.login(name, account))`. Only if the provider has no other way: "
+          + "set allow_password = true in \(provider.section).")
     }
     try checkName(account, provider: name)
     try checkRoom(account, caller: caller)
@@ -46,7 +46,7 @@ extension Logins {
       throw RPCError(
         .loginDenied, "the provider did not take the name and password: \(message)",
         hint: "Try again; mind upper and lower case.", oauth: oauth.map { OAuthDetail($0) })
-    case .failure(let failure): throw providers.error(failure, at: name)
+    case .failure(let failure): throw loginError(failure, at: name, of: account, scopes: login.scopes)
     case .success(let issued):
       switch await adopt(issued, login, provider, sentAt: sentAt, kind: .password) {
       case .adopted: break

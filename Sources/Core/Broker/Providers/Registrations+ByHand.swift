@@ -19,7 +19,9 @@ extension Registrations {
     }
     if let method = params.auth_method, !ProviderRegister.authMethods.contains(method) {
       throw .invalidParams(
-        "params.auth_method: expected one of \(ProviderRegister.authMethods.joined(separator: ", "))")
+        "params.auth_method: expected one of \(ProviderRegister.authMethods.joined(separator: ", "))",
+        hint: "Without --auth-method the broker chooses it: `grantctl provider register "
+          + "\(params.issuer.printable(limit: 256))`.")
     }
   }
 

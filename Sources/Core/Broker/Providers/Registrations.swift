@@ -278,12 +278,13 @@ final class Registrations: Piece {
     _ params: ProviderRegister.Params, _ name: ProviderName, _ registrar: any Registrar
   ) async throws(RPCError) -> (ProviderConnection, ServerMetadata) {
     var first: (failure: ProviderFailure, hint: String?)?
-    let candidates: [any Provider]
-    do throws(ProviderFailure) {
-      candidates = try registrar.candidates(issuer: params.issuer, name: name, authorities: params.ca_certificates)
+    let issuer: Issuer
+    do throws(IssuerError) {
+      issuer = try Issuer(params.issuer, allowInsecureHTTP: false)
     } catch {
-      throw .invalidParams("params.issuer: \(error.message)")
+      throw .invalidIssuer(error) { "grantctl provider register \($0)" }
     }
+    let candidates = registrar.candidates(issuer: issuer, name: name, authorities: params.ca_certificates)
     let began = uptime
     // Both documents are at one server: if it hangs, it is asked once.
     for candidate in candidates where first == nil || uptime - began < Limit.hanging {
@@ -306,8 +307,8 @@ final class Registrations: Piece {
     if let hint = first?.hint {
       error.hint = hint
     } else if let cut = params.issuer.firstRange(of: "/.well-known/") {
-      let issuer = params.issuer[..<cut.lowerBound]
-      error.hint = "The issuer is the URL before `/.well-known/`: `grantctl provider register \(issuer)`."
+      let whole = params.issuer[..<cut.lowerBound]
+      error.hint = "The issuer is the URL before `/.well-known/`: `grantctl provider register \(whole)`."
     } else if case .requestRefused = first?.failure {
       error.hint =
         "Correct the issuer's URL: its metadata must be at `ISSUER/.well-known/openid-configuration`, or at "

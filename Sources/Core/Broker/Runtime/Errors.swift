@@ -76,4 +76,40 @@ extension RPCError {
   static func invalidParams(_ objection: Objection) -> RPCError {
     .invalidParams((objection.parameter.map { "params.\($0): " } ?? "") + objection.message, hint: objection.hint)
   }
+
+  /// An issuer that the broker does not send secrets to.
+  ///
+  /// - Parameter command: the command of grantctl for another issuer.
+  static func invalidIssuer(_ error: IssuerError, _ command: (String) -> String) -> RPCError {
+    var invalid = RPCError.invalidParams("params.issuer: \(error)")
+    if let issuer = error.withHTTPS {
+      invalid.hint = "Use https: `\(command(issuer))`."
+      invalid.detail = ProviderRegister.notHTTPS
+    }
+    return invalid
+  }
+}
+
+/// A command of grantctl in a hint, for the user to copy.
+enum HintedCommand {
+  /// The most scopes of a command.
+  private static let mostScopes = 12
+  /// Characters that no shell interprets: a scope may come from a server.
+  private static let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-")
+
+  static func login(_ provider: ProviderName, _ account: AccountName, scopes: [String] = []) -> String {
+    "grantctl login \(provider) \(account)\(options(scopes))"
+  }
+
+  /// A login for a second account of the same user.
+  static func separateLogin(_ provider: ProviderName, from account: AccountName, scopes: [String]) -> String {
+    "grantctl login \(provider) \(account)-limited\(options(scopes))"
+  }
+
+  /// One `--scope` for each; a placeholder if a shell would interpret one of them.
+  private static func options(_ scopes: [String]) -> String {
+    let arePlain = scopes.allSatisfy { !$0.isEmpty && $0.first != "-" && $0.allSatisfy(plain.contains) }
+    guard arePlain, scopes.count <= mostScopes else { return " --scope SCOPE" }
+    return scopes.map { " --scope \($0)" }.joined()
+  }
 }

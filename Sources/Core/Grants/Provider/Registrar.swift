@@ -6,7 +6,7 @@ public protocol Registrar: Sendable {
   /// The issuer without a client, one candidate for each metadata location, in the order to try.
   ///
   /// - Parameter authorities: certificate authorities in PEM, in addition to the system's.
-  func candidates(issuer: String, name: ProviderName, authorities: String?) throws(ProviderFailure) -> [any Provider]
+  func candidates(issuer: Issuer, name: ProviderName, authorities: String?) -> [any Provider]
   /// The issuer without a client, with metadata at a known location.
   ///
   /// - Parameter reach: the nearest addresses that requests may go to; nil: all.

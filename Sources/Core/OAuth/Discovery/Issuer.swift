@@ -83,10 +83,19 @@ public enum IssuerError: Error, Equatable, Sendable, CustomStringConvertible {
     case .notAURL(let text):
       "the issuer “\(text)” is not a URL: write it as the provider does, such as https://login.example.com"
     case .notHTTPS(let text):
-      "the issuer “\(text)” is not https: use https, or set allow_insecure_http for this provider if you must"
+      "the issuer “\(text)” is not https"
     case .queryOrFragment(let text):
       "the issuer “\(text)” has a query or a fragment: remove everything from ? or # on (RFC 8414 §2)"
     }
+  }
+
+  /// The same issuer over https, without the port of plain http; nil: its scheme is not the error.
+  public var withHTTPS: String? {
+    guard case .notHTTPS(let text) = self, let scheme = text.firstRange(of: "://") else { return nil }
+    let rest = text[scheme.upperBound...]
+    let authority = rest.prefix { $0 != "/" }
+    let host = authority.hasSuffix(":80") ? authority.dropLast(3) : authority
+    return "https://\(host)\(rest[authority.endIndex...])"
   }
 }
 

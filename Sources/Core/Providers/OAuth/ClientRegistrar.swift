@@ -6,16 +6,8 @@ public import OAuth
 public struct ClientRegistrar: Registrar {
   public init() {}
 
-  public func candidates(
-    issuer text: String, name: ProviderName, authorities: String?
-  ) throws(ProviderFailure) -> [any Provider] {
-    let issuer: Issuer
-    do throws(IssuerError) {
-      issuer = try Issuer(text, allowInsecureHTTP: false)
-    } catch {
-      throw .invalid(message: error.description, nil)
-    }
-    return [DiscoveryStyle.openID, .oauth].map { style in
+  public func candidates(issuer: Issuer, name: ProviderName, authorities: String?) -> [any Provider] {
+    [DiscoveryStyle.openID, .oauth].map { style in
       OAuthProvider(
         Self.settings(
           name, issuer, style, clientID: "", scopes: [], SavedRegistration.Options(authorities: authorities)))

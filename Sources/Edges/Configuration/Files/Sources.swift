@@ -8,7 +8,7 @@ extension Settings {
     /// Whether the main file was asked for by name, so that its absence is an error.
     public var mustExist: Bool
     /// Whether a file that may be in the middle of being written is refused: one that is empty, or does not end with a
-    /// newline.
+    /// newline. A rule whose last lines are missing may permit more.
     public var mustBeComplete = false
     /// Where templates are, the first found counting.
     public var templateFolders: [String]

@@ -56,7 +56,9 @@ struct ProviderSectionCheck {
     do throws(IssuerError) {
       return try Issuer(text, allowInsecureHTTP: draft.server.allowInsecureHTTP)
     } catch {
-      report.problem("\"issuer\" in \(title): \(error)", at: location(of: "issuer"))
+      report.problem(
+        "\"issuer\" in \(title): \(error)", at: location(of: "issuer"),
+        suggestion: error.withHTTPS.map { _ in "use https, or set allow_insecure_http for this provider if you must" })
       return nil
     }
   }

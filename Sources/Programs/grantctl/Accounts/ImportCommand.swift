@@ -105,7 +105,6 @@ struct ImportCommand: BrokerCommand {
     let imported = try answer.value()
     let identity = imported.identity.map { " (\($0.bestName))" } ?? ""
     shell.terminal.print(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
-    shell.terminal.print(
-      SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(imported.account))"))"))
+    shell.terminal.print("Get a token with:", command: shell.command("token \(ShellWord.quoted(imported.account))"))
   }
 }

@@ -82,6 +82,6 @@ extension [SessionView] {
     return TextTable(
       titles: (isNumbered ? ["NO"] : []) + ["ID", "CLIENT", "IP", "STATE", "LAST USED"],
       // The id is for copying.
-      shrinkable: [first + 1, first + 4, first + 2], rows: rows)
+      shrinkable: [first + 1, first + 4, first + 2], rows: rows, droppable: 4, keepsValues: true)
   }
 }

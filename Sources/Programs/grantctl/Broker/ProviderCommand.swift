@@ -102,8 +102,7 @@ struct ProviderRegisterCommand: BrokerCommand {
     fields.add("Issuer", result.issuer)
     fields.add("Client", result.client_id)
     shell.print(fields)
-    let login = shell.command("login \(ShellWord.quoted(result.provider))")
-    shell.terminal.print(SafeText.line("Sign in with: \(login)"))
+    shell.terminal.print("Sign in with:", command: shell.command("login \(ShellWord.quoted(result.provider))"))
   }
 
   private func secret(_ what: String, _ path: String?, _ shell: Shell) async throws(Failure) -> SecretText? {

@@ -150,7 +150,7 @@ struct LoginFlow: Sendable {
     let provider = result.account?.provider ?? login.provider ?? "the provider"
     terminal.print(
       shell.signedIn(to: name, as: result.account?.identity?.bestName, at: "\(provider)\(way(result, login))"))
-    terminal.print(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
+    terminal.print("Get a token with:", command: shell.command("token \(ShellWord.quoted(name))"))
   }
 
   /// The place that was used; empty if none was reported.

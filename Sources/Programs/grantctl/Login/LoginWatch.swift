@@ -98,7 +98,7 @@ struct LoginWatch: Sendable {
           tasks.append(Task { await pollAgain(feed) })
         case .ask(let asked):
           question = asked
-          terminal.write(.err, asked.prompt)
+          terminal.ask(asked.prompt)
           if !isReading { tasks.append(reading(feed)) }
           isReading = true
         }

@@ -47,6 +47,6 @@ struct ResourceLogin {
   /// After the sign-in.
   func showUse(of account: String) {
     shell.terminal.print(
-      SafeText.line("Use it in an MCP client: \(shell.command("configure claude-code \(ShellWord.quoted(account))"))"))
+      "Use it in an MCP client:", command: shell.command("configure claude-code \(ShellWord.quoted(account))"))
   }
 }

@@ -40,7 +40,7 @@ struct Migration {
     let notes = source.stop(found)
     if !notes.isEmpty { terminal.print("From now on only the broker may refresh this account.") }
     for note in notes { terminal.print(SafeText.line("  \(note)")) }
-    terminal.print(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
+    terminal.print("Get a token with:", command: shell.command("token \(ShellWord.quoted(name))"))
   }
 
   private func chosen(_ all: [ImportedAccount]) throws(Failure) -> ImportedAccount {

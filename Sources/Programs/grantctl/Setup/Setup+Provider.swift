@@ -209,6 +209,7 @@ extension Setup {
         done("Client", "\(verb), \(result.client_id)")
         return result.provider
       } catch {
+        if error.rpc?.detail == ProviderRegister.notHTTPS { throw plainHTTP(issuer) }
         // Another run may have been faster.
         if let other = try await sameIssuer(candidate) {
           done("Provider", "\(other), added by another run")
@@ -219,6 +220,14 @@ extension Setup {
       }
     }
     throw first ?? Failure(.failure, "there is no issuer")
+  }
+
+  /// The broker accepts plain http only of this machine.
+  private func plainHTTP(_ issuer: IssuerText) -> Failure {
+    let words = [issuer.withHTTPS] + [given.account].compactMap(\.self) + given.optionWords
+    return Failure(
+      .usage, "the issuer \(issuer.candidates[0]) is not https",
+      hints: ["Use https: `grantctl setup \(words.map(ShellWord.quoted).joined(separator: " "))`"])
   }
 
   private func sameIssuer(_ issuer: String) async throws(Failure) -> String? {

@@ -80,6 +80,24 @@ struct SetupCommand: BrokerCommand {
     _ = try NameValue.parse(set, option: "--set")
   }
 
+  /// The options that were given, for a command to copy; without those of each command.
+  var optionWords: [String] {
+    let values: [(String, String?)] = [
+      ("--name", name), ("--client-id", clientId), ("--client-secret-file", clientSecretFile),
+      ("--initial-access-token-file", initialAccessTokenFile), ("--ca-file", caFile), ("--tool", tool),
+      ("--server", server),
+    ]
+    let lists: [(String, [String])] = [("--scope", scope), ("--set", set)]
+    let flags: [(String, Bool)] = [
+      ("--device", device), ("--manual", manual), ("--no-browser", noBrowser), ("--provider-only", providerOnly),
+      ("--skip-probe", skipProbe), ("--yes", yes),
+    ]
+    var words: [String] = []
+    for (option, value) in values { if let value { words += [option, value] } }
+    for (option, texts) in lists { for text in texts { words += [option, text] } }
+    return words + flags.filter(\.1).map(\.0)
+  }
+
   func run(in shell: Shell) async throws(Failure) {
     var setup = Setup(self, shell)
     try await setup.run()

@@ -46,7 +46,7 @@ final class SharedInput: Sendable {
 
   /// Nil: standard input has ended.
   func line(_ prompt: String) async -> String? {
-    terminal.write(.err, prompt)
+    terminal.ask(prompt)
     read()
     return await withCheckedContinuation { asking in
       let next: String?? = state.withLock { state in

@@ -198,14 +198,16 @@ extension Shell {
   /// A command for people to copy that reaches the same broker: `grantctl token work --system`.
   func command(_ words: String) -> String { "grantctl \(words)\(settings.wish.options)" }
 
-  /// A hint whose commands reach the same broker.
+  /// A hint whose commands reach the same broker. A command that names the broker already is unchanged.
   func adapted(_ hint: String) -> String {
     let options = settings.wish.options
     guard !options.isEmpty else { return hint }
     let parts = hint.split(separator: "`", omittingEmptySubsequences: false)
     return parts.enumerated().map { index, part in
       let isCommand = index % 2 == 1 && index < parts.count - 1 && part.hasPrefix("grantctl ")
-      return isCommand ? part + options : String(part)
+      let words = String(part)
+      let isNamed = (words + " ").contains(options + " ")
+      return isCommand && !isNamed ? words + options : words
     }.joined(separator: "`")
   }
 }

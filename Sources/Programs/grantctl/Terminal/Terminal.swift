@@ -79,6 +79,23 @@ struct Terminal: Sendable {
     print(SafeText.wrapped(sentence, columns: width))
   }
 
+  /// Writes a sentence and the command that it introduces to standard output. The command has its own line if a terminal is
+  /// too narrow for both.
+  func print(_ sentence: String, command: String) {
+    let line = SafeText.line("\(sentence) \(command)")
+    guard let width, SafeText.width(line) > width else { return print(line) }
+    printWrapped(SafeText.line(sentence))
+    print("  " + SafeText.line(command))
+  }
+
+  /// Writes a question to standard error, whose answer is typed behind it. On a terminal it is wrapped.
+  func ask(_ question: String) {
+    guard isErrTTY, let columns = screen?.columns, SafeText.width(question) > columns else {
+      return write(.err, question)
+    }
+    write(.err, SafeText.wrapped(question, columns: max(20, columns - 1)).joined(separator: "\n") + " ")
+  }
+
   /// Writes lines to standard error. On a terminal sentences are wrapped; what begins with a space, or has a word that is
   /// longer than a line, such as an address, stays as it is.
   func note(_ text: String) {

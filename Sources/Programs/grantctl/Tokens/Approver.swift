@@ -126,7 +126,7 @@ struct Approver: Sendable {
   }
 
   private func prompt(_ release: ReleaseView) {
-    terminal.write(.err, "Allow \(SafeText.line(release.id))? [y/n, y 10m, Enter: later] ")
+    terminal.ask("Allow \(SafeText.line(release.id))? [y/n, y 10m, Enter: later] ")
   }
 
   private static func words(_ outcome: String?) -> String {

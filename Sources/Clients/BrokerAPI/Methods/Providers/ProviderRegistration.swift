@@ -15,6 +15,9 @@ public enum ProviderRegister: RPCMethod {
   /// The values of `auth_method`.
   public static let authMethods = ["none", "client_secret_post", "client_secret_basic", "client_secret_basic_raw"]
 
+  /// `data.detail` of the error for an issuer at a plain http URL of another machine.
+  public static let notHTTPS = "not_https"
+
   public struct Params: Codable, Sendable, Equatable {
     public var issuer: String
     public var provider: String?

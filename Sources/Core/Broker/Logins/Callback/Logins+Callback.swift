@@ -212,23 +212,25 @@ extension Logins {
     let provider = login.provider
     let section = providers.section(of: provider)
     let again = "`grantctl login \(provider) \(login.account)`"
+    let reload = "Then run `grantctl reload` and \(again)."
     func misconfigured(_ hint: String) -> RPCError {
       RPCError(
         .providerMisconfigured, "provider \(provider) refused the authorization request: \(oauth.summary)",
-        hint: "\(hint) Then run `grantctl reload` and \(again).", oauth: OAuthDetail(oauth))
+        hint: hint, oauth: OAuthDetail(oauth))
     }
     switch oauth.code {
     case .serverError, .temporarilyUnavailable:
       return RPCError(
         .temporarilyUnavailable, "provider \(provider) failed during the sign-in: \(oauth.summary)",
         hint: "Try again later with \(again).", oauth: OAuthDetail(oauth))
-    case .invalidScope: return misconfigured("Correct `scopes` in \(section), or --scope of the login.")
+    case .invalidScope:
+      return misconfigured(scopeHint(login.scopes, at: provider, of: login.account))
     case .invalidTarget:
-      return misconfigured("Correct `resource` in \(section), or --resource of the login.")
+      return misconfigured("Correct `resource` in \(section), or --resource of the login. \(reload)")
     case .unauthorizedClient, .invalidClient, .unsupportedResponseType:
       return misconfigured(
         "Check `client_id` in \(section), and that the provider registered this client for the authorization "
-          + "code grant.")
+          + "code grant. \(reload)")
     default:
       let hint = providers[provider]?.provider.authorizationTraits.denialHint
       return RPCError(.loginDenied, error.description, hint: hint, oauth: OAuthDetail(oauth))

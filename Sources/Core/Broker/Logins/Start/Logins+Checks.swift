@@ -59,12 +59,15 @@ extension Logins {
     return parameters
   }
 
-  func checkWishes(_ params: LoginStart.Params, _ provider: any Provider) throws(RPCError) {
+  func checkWishes(
+    _ params: LoginStart.Params, _ provider: any Provider, _ account: AccountName
+  ) throws(RPCError) {
+    let without = "Sign in without it: `\(HintedCommand.login(provider.name, account))`."
     if let audience = params.audience {
       guard let parameter = provider.tokenTraits.audienceParameter else {
         throw RPCError(
           .unsupportedByProvider, "provider \(provider.name) takes no audience at a login",
-          hint: "If it takes one, set audience_parameter in \(provider.name.section).")
+          hint: "\(without) If it takes one, set audience_parameter in \(provider.name.section).")
       }
       guard TokenAudience.isValid(audience), parameter == .audience || ResourceIndicator.isValid(audience) else {
         throw .invalidParams("params.audience: expected a name without spaces, or for RFC 8707 an absolute URI")
@@ -74,7 +77,9 @@ extension Logins {
       try provider.authorizationTraits.check(
         apps: params.apps, prefill: params.prefill, identityProvider: params.idp, exchange: params.exchange)
     } catch {
-      throw .invalidParams(error)
+      var invalid = RPCError.invalidParams(error)
+      invalid.hint = [error.hint, without].compactMap(\.self).joined(separator: " ")
+      throw invalid
     }
   }
 

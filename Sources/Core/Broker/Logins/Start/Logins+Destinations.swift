@@ -33,24 +33,41 @@ extension Logins {
   }
 
   func openAuthorization(
-    _ request: LoginRequest, _ target: ProviderEndpoints
+    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName
   ) async throws(RPCError) -> AuthorizationPlace {
     let step = target.provider.authorization(request, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
     case .failure(.invalid(let message, nil)): throw .invalidParams(message)
-    case .failure(let failure): throw providers.error(failure, at: target.provider.name)
+    case .failure(let failure):
+      throw loginError(failure, at: target.provider.name, of: account, scopes: request.scopes)
     }
   }
 
-  func devicePlace(_ request: LoginRequest, _ target: ProviderEndpoints) async throws(RPCError) -> DevicePlace {
+  func devicePlace(
+    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName
+  ) async throws(RPCError) -> DevicePlace {
     let (provider, metadata) = (target.provider, target.metadata)
-    try providers.demand(.deviceAuthorization, of: metadata, provider)
+    do throws(RPCError) {
+      try providers.demand(.deviceAuthorization, of: metadata, provider)
+    } catch {
+      throw withoutDevice(error, provider.name, account)
+    }
     let step = provider.deviceAuthorization(request, metadata: metadata)
     switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
-    case .failure(let failure): throw providers.error(failure, at: provider.name)
+    case .failure(let failure): throw loginError(failure, at: provider.name, of: account, scopes: request.scopes)
     }
+  }
+
+  /// The provider has no login on another device: its other ways, before the one to configure it.
+  private func withoutDevice(_ error: RPCError, _ provider: ProviderName, _ account: AccountName) -> RPCError {
+    let login = HintedCommand.login(provider, account)
+    let others = "Sign in with a browser: `\(login)`, or with one on another machine: `\(login) --manual`."
+    let own = error.hint == error.reason?.defaultHint ? nil : error.hint
+    var lacking = error
+    lacking.hint = [others, own].compactMap(\.self).joined(separator: " ")
+    return lacking
   }
 
   func destination(_ place: DevicePlace) -> Destination {
@@ -76,7 +93,11 @@ extension Logins {
   }
 
   /// Those of them that end at the redirect URI.
-  func usable(_ kinds: [String], _ redirectURI: RedirectURI, isAlone: Bool) throws(RPCError) -> [String] {
+  ///
+  /// - Parameter byHand: the command of this login.
+  func usable(
+    _ kinds: [String], _ redirectURI: RedirectURI, isAlone: Bool, byHand: String
+  ) throws(RPCError) -> [String] {
     let port = redirectURI.port ?? 80
     // Another program on this machine takes addresses of another scheme, and a proxy those of the web.
     let reachable =
@@ -87,7 +108,7 @@ extension Logins {
     guard !possible.isEmpty || !isAlone else {
       throw .invalidParams(
         "params.destinations: a browser cannot call back to \(redirectURI)",
-        hint: "Permit `manual`: open the URL, then paste the URL at which it ends.")
+        hint: "Permit `manual`, as `\(byHand) --manual` does: open the URL, then paste the URL at which it ends.")
     }
     return possible
   }

@@ -19,7 +19,12 @@ extension Logins {
     switch await target.connection.converse(
       target.provider.probe(request, metadata: target.metadata), for: .logins)
     {
-    case .success(let finding): return .init(finding)
+    case .success(let finding):
+      var result = LoginProbe.Result(finding)
+      if finding.cause == .scopes, let hint = result.hint {
+        result.hint = "\(hint) \(scopeHint(request.scopes, at: name, of: account))"
+      }
+      return result
     case .failure(let failure): throw providers.error(failure, at: name)
     }
   }

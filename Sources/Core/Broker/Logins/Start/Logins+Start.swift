@@ -33,7 +33,7 @@ extension Logins {
     let (provider, settings) = (connection.provider, connection.settings)
     try checkLogin(params, account, provider: name, caller: caller)
     try checkBrowser(params.browser_uid, caller: caller)
-    try checkWishes(params, provider)
+    try checkWishes(params, provider, account)
     try checkAlone(provider, caller: caller)
     let other: SavedLogin?
     do throws(StoreError) { other = try await otherElsewhere(name) } catch { throw storeError(error) }
@@ -54,9 +54,10 @@ extension Logins {
     var memory: [String: Secret] = [:]
     var link: LoginLink?
     if let redirectURI {
-      let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
+      let byHand = HintedCommand.login(name, account)
+      let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"), byHand: byHand)
       if !usable.isEmpty {
-        let place = try await openAuthorization(request, target)
+        let place = try await openAuthorization(request, target, account)
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         if kinds.contains("browser") { warnings += [addresses.warning(redirectURI)].compactMap(\.self) }
         memory = place.memory
@@ -66,7 +67,7 @@ extension Logins {
     }
     var device: DevicePlace?
     if let rank = kinds.firstIndex(of: "device") {
-      let place = try await devicePlace(request, target)
+      let place = try await devicePlace(request, target, account)
       warnings += place.warnings
       destinations.insert(destination(place), at: min(rank, destinations.count))
       device = place

@@ -42,7 +42,7 @@ extension Resources {
     guard let url = ResourceURL(text) else {
       throw .invalidParams("params.url: expected an https URL without user or fragment; http only for this machine")
     }
-    let chosen = try issuer.map { text throws(RPCError) in try chosenIssuer(text) }
+    let chosen = try issuer.map { text throws(RPCError) in try chosenIssuer(text, of: url) }
     let end = uptime + Limit.documents
     let before = (try? await transport.scope(of: url.url)) ?? .global
     let first = try await response(url.url, "application/json, text/event-stream", of: .resource, Bounds(end: end))
@@ -63,11 +63,11 @@ extension Resources {
     return found
   }
 
-  private func chosenIssuer(_ text: String) throws(RPCError) -> Issuer {
+  private func chosenIssuer(_ text: String, of url: ResourceURL) throws(RPCError) -> Issuer {
     do throws(IssuerError) {
       return try Issuer(text, allowInsecureHTTP: false)
     } catch {
-      throw .invalidParams("params.issuer: \(error.description)")
+      throw .invalidIssuer(error) { "grantctl login \(url) --issuer \($0)" }
     }
   }
 

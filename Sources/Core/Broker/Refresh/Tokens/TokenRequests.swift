@@ -52,7 +52,7 @@ final class TokenRequests: Piece {
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // The rule may have changed since the request, and the provider may have answered with more scopes.
-    try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
+    try authorizer.checkCap(of: token.scopes, saved, try authorizer.renewed(permission))
     accounts.cache.recipients.record(account.rawValue, token.generation, to: Reporter(permission.principal))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
@@ -145,7 +145,7 @@ final class TokenRequests: Piece {
     guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else { return true }
     guard known == nil || !grant.isOfThisRun(token.key), permission.confirmation == nil else { return false }
     guard permission.access != .idToken else { return true }
-    return (try? authorizer.checkCap(of: token.scopes, grant.saved.account, permission)) != nil
+    return (try? authorizer.checkCap(of: token.scopes, grant.saved, permission)) != nil
   }
 
   /// The grant cannot be renewed, and only the provider's own answer ends it. The provider is asked once for all reports of

@@ -46,7 +46,7 @@ struct Dialogue {
   }
 
   private mutating func line(_ prompt: String) async throws(Failure) -> String {
-    shell.terminal.write(.err, prompt)
+    shell.terminal.ask(prompt)
     read()
     switch await iterator.next() {
     case .line(let line): return line

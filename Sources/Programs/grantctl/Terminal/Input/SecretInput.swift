@@ -49,7 +49,7 @@ struct SecretInput {
         .usage, "standard input is a terminal that would show the \(what)",
         hints: ["Give it by a pipe or from a file: … < FILE"])
     }
-    terminal.write(.err, "\(what.prefix(1).uppercased())\(what.dropFirst()) (it is not shown): ")
+    terminal.ask("\(what.prefix(1).uppercased())\(what.dropFirst()) (it is not shown): ")
     let typed = await firstLine(interrupts)
     restore()
     switch typed {
