@@ -191,6 +191,35 @@ import Testing
     #expect(world.provider.reuses == 0)
   }
 
+  @Test("The end of a refresh leaves the tokens that another broker with the same login has in the copy")
+  func tokensOfSameLogin() async throws {
+    let world = try await SharedWorld()
+    let site = world.brokers[0]
+    let same = try #require(world.database.disk.grant("work"))
+    var earlier = same
+    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
+    earlier.refreshToken = Secret("spent")
+    let narrowed = SavedToken(
+      account: same.account, key: .init(scope: "read"), accessToken: Secret("narrowed"), type: "Bearer",
+      scopes: ["read"], generation: 9, issuedAt: world.clock.now, expiresAt: world.clock.now + .seconds(3600))
+    world.provider.hold()
+    let asked = Task { try await site.token("work", timeout: 300) }
+    #expect(await world.isSent())
+    for broker in world.brokers { world.database.silence(broker.store) }
+    let other = world.database.join()
+    try await other.commit([.putGrant(earlier), .removeIntent(earlier.account)])
+    site.store.finds(copyWith: [earlier.account])
+    world.clock.advance(Limit.examination)
+    _ = await site.broker.tick()
+    await settle()
+    try await other.commit([.putGrant(same), .putToken(narrowed)])
+    world.provider.release()
+    #expect(try await asked.value == "work-a2")
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(world.database.disk.narrowed("work").map(\.accessToken) == [Secret("narrowed")])
+    #expect(world.provider.reuses == 0)
+  }
+
   @Test("A report during a refresh does not write the refresh token that is being sent to the copy")
   func reportUnderWay() async throws {
     let world = try await SharedWorld()
