@@ -223,8 +223,13 @@ enum Limit {
   static let lateAnswers = 64
   /// Beyond this a provider's grace is long enough for a request's time, the wait after it and another request.
   static let retriedGrace = Duration.seconds(60)
-  /// Connections of one provider to one server, for logins and their like, and for what callers ask.
-  static let loginConnections = 8
+  /// Requests of callers that begin something at one provider: starts of logins, probes and logins with a password; of
+  /// one holder.
+  static let loginStarts = 32
+  static let loginStartsPerHolder = 8
+  /// The longest wait of such a request for its slot. A request to a provider ends sooner.
+  static let loginStartWait = Duration.seconds(40)
+  /// Connections of one provider to one server, for requests of callers.
   static let callerConnections = 64
   /// The same of one holder.
   static let callsPerHolder = 16

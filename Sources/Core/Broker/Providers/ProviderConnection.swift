@@ -217,7 +217,10 @@ final class ProviderConnection: Piece {
       // Includes requests stuck since an outage. Late ones are no longer among the running refreshes; the metadata and
       // the keys are one request each.
       case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
-      case .logins: Limit.loginConnections
+      // Root and the broker's own user have separate slots; the check of the provider runs once.
+      case .logins: Limit.loginStarts + 2 * Limit.loginStartsPerHolder + 2
+      // Each pending login sends one request at a time, so none waits for a connection.
+      case .exchanges: Limit.pendingLogins + 2 * Limit.pendingLoginsPerHolder
       // Revocations of logouts, in addition to automatic attempts.
       case .revocations: 2 * Limit.revocationsAtOnce
       // Root and the broker's own user have separate slots.
