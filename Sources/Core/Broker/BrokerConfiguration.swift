@@ -84,7 +84,9 @@ enum Limit {
   static let loadedAccounts = 1024
   static let pendingLogins = 256
   static let pendingLoginsPerHolder = 64
+  /// Results of ended logins that are kept for callers that wait; of one holder.
   static let endedLogins = 1024
+  static let endedLoginsPerHolder = 256
   /// Ends of sessions from which a person may still come back, and for how long.
   static let endings = 64
   static let endingsKept = Duration.seconds(3600)
