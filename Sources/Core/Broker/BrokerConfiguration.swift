@@ -115,6 +115,8 @@ enum Limit {
   static let callerRates = 4096
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
+  /// Logout tokens with an unknown key that wait for the signing keys of one provider.
+  static let logoutsAwaitingKeys = 4
   static let logoutTokenKept = Duration.seconds(600)
   /// Lines a minute that the log has of refused logout tokens, and of browsers that are refused since they are another
   /// user's, and how soon the number of others is logged.
@@ -231,7 +233,8 @@ enum Limit {
   static let loginStartsPerHolder = 8
   /// The longest wait of such a request for its slot. A request to a provider ends sooner.
   static let loginStartWait = Duration.seconds(40)
-  /// Connections of one provider to one server, for requests of callers.
+  /// Connections of one provider to one server, for checks of logout tokens, and for requests of callers.
+  static let logoutConnections = 8
   static let callerConnections = 64
   /// The same of one holder.
   static let callsPerHolder = 16
