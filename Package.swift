@@ -274,7 +274,7 @@ let package = Package(
         nioCore, nioPosix, nioHTTP1, logging, crypto,
       ]),
     tests("PagesTests", ["Pages"]),
-    tests("UserPagesTests", ["UserPages", "Pages", nioHTTP1]),
+    tests("UserPagesTests", ["UserPages", "Pages", "Principals", nioHTTP1]),
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),

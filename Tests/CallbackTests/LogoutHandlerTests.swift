@@ -40,6 +40,25 @@ import Testing
     }
   }
 
+  @Test("each provider has a share of the slots for logout tokens")
+  func providers() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.logoutsPerProvider = 1
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      async let first = client.logOut("a=1")
+      await handler.asked(1)
+      try expectRefusal(try await client.logOut("a=2"), 503)
+      async let other = client.logOut("a=3", at: "/backchannel-logout/other")
+      await handler.asked(2)
+      handler.letGo()
+      #expect(try await first.status == 200)
+      #expect(try await other.status == 200)
+      #expect(try await client.logOut("a=4").status == 200)
+      #expect(handler.logouts.map(\.form).sorted() == ["a=1", "a=3", "a=4"])
+    }
+  }
+
   @Test("Sign-ins being completed take no logout's place")
   func handlers() async throws {
     var configuration = CallbackListener.Configuration()

@@ -82,6 +82,7 @@ struct PoolTests {
       (ConnectionPool.pool("a", .refreshes, size: 2), ConnectionPool.pool("b", .refreshes, size: 2)),
       (.pool("a", .callers, size: 2), .pool("a", .refreshes, size: 2)),
       (.pool("a", .logins, size: 2), .pool("a", .callers, size: 2)),
+      (.pool("a", .logins, size: 2), .pool("a", .exchanges, size: 2)),
     ])
   func apart(_ full: ConnectionPool, _ other: ConnectionPool) async throws {
     let transport = HTTPTransport(userAgent: "test", deadline: .seconds(60))

@@ -84,7 +84,9 @@ enum Limit {
   static let loadedAccounts = 1024
   static let pendingLogins = 256
   static let pendingLoginsPerHolder = 64
+  /// Results of ended logins that are kept for callers that wait; of one holder.
   static let endedLogins = 1024
+  static let endedLoginsPerHolder = 256
   /// Ends of sessions from which a person may still come back, and for how long.
   static let endings = 64
   static let endingsKept = Duration.seconds(3600)
@@ -113,6 +115,8 @@ enum Limit {
   static let callerRates = 4096
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
+  /// Logout tokens with an unknown key that wait for the signing keys of one provider.
+  static let logoutsAwaitingKeys = 4
   static let logoutTokenKept = Duration.seconds(600)
   /// Lines a minute that the log has of refused logout tokens, and of browsers that are refused since they are another
   /// user's, and how soon the number of others is logged.
@@ -223,8 +227,14 @@ enum Limit {
   static let lateAnswers = 64
   /// Beyond this a provider's grace is long enough for a request's time, the wait after it and another request.
   static let retriedGrace = Duration.seconds(60)
-  /// Connections of one provider to one server, for logins and their like, and for what callers ask.
-  static let loginConnections = 8
+  /// Requests of callers that begin something at one provider: starts of logins, probes and logins with a password; of
+  /// one holder.
+  static let loginStarts = 32
+  static let loginStartsPerHolder = 8
+  /// The longest wait of such a request for its slot. A request to a provider ends sooner.
+  static let loginStartWait = Duration.seconds(40)
+  /// Connections of one provider to one server, for checks of logout tokens, and for requests of callers.
+  static let logoutConnections = 8
   static let callerConnections = 64
   /// The same of one holder.
   static let callsPerHolder = 16

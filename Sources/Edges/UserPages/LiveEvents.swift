@@ -36,17 +36,14 @@ final class LiveEvents: Session {
     exchange.onEnd { [self] in pages.ended(self) }
     Task { [self] in
       let session = HTTPSession(principal, exchange)
-      if await session.enter(pages.broker.entrance) != nil { return refuse() }
+      if await session.enter(pages.broker.entrance) != nil { return exchange.reply(.retryEvents) }
       defer { session.decided() }
       switch await pages.broker.perform(EventsSubscribe.self, .init(), by: self) {
       case .success: start()
-      case .failure: refuse()
+      case .failure(let error): exchange.reply(error.reason == .notPermitted ? .noEvents : .retryEvents)
       }
     }
   }
-
-  /// No content ends an event source: it does not connect again.
-  private func refuse() { exchange.reply(HTTPReply(.noContent, HTTPReply.common)) }
 
   private func start() {
     exchange.loop.execute { [exchange] in
@@ -96,4 +93,20 @@ final class LiveEvents: Session {
 
   func holdOpen() {}
   func onClose(_ action: @escaping @Sendable () -> Void) { exchange.onEnd(action) }
+}
+
+// An event source connects again only after a stream that ends (HTML §9.2.3).
+extension HTTPReply {
+  /// Milliseconds until the page connects again after a refusal.
+  private static let retryDelay = 30_000
+
+  /// Too many subscriptions or requests: the page connects again later.
+  static var retryEvents: HTTPReply {
+    var headers = common
+    headers.add(name: "Content-Type", value: "text/event-stream")
+    return HTTPReply(.ok, headers, body: ByteBuffer(string: "retry: \(retryDelay)\n\n"))
+  }
+
+  /// The page does not connect again.
+  static var noEvents: HTTPReply { HTTPReply(.noContent, common) }
 }

@@ -67,7 +67,7 @@ final class PageConversation: HTTPConversation {
   private static func cookieName(_ port: Int) -> String { "grantd-\(port)" }
 
   private func open(_ link: String, _ caller: Caller, _ check: PageCheck) -> HTTPReply {
-    switch pages.use(link: link, by: caller.uid) {
+    switch pages.use(link: link, by: caller) {
     case .spent: return HTTPReply(.spentLink)
     case .otherUser: return HTTPReply(.otherUser)
     case .tooMany: return HTTPReply(.tooManyVisits)

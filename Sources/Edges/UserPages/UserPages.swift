@@ -36,7 +36,8 @@ public final class UserPages: Sendable {
     let isAdded = state.withLock { state in
       state.port = port
       return state.visits.add(
-        link: link, for: user, by: opener.principal.pid, sharesFiles: sharesFiles, at: system.uptime())
+        link: link, for: user, by: opener.principal.pid, of: opener.principal.holder, sharesFiles: sharesFiles,
+        at: system.uptime())
     }
     guard isAdded else {
       throw RPCError(
@@ -69,10 +70,10 @@ public final class UserPages: Sendable {
   /// Names a text while this process runs: a form brings back which one its user saw.
   func mark(of text: String) -> String { String(UInt(bitPattern: text.hashValue), radix: 36) }
 
-  func use(link: String, by user: UInt32) -> Visits.Opening {
+  func use(link: String, by browser: Caller) -> Visits.Opening {
     let (id, formToken) = (token(), token())
     return state.withLock {
-      $0.visits.open(link: link, by: user, as: id, formToken: formToken, at: system.uptime())
+      $0.visits.open(link: link, by: browser.uid, of: browser.holder, as: id, formToken: formToken, at: system.uptime())
     }
   }
 

@@ -1,9 +1,12 @@
 import BrokerAPI
+import Principals
 
 /// Links that open the page, and browsers that have opened it. In memory only; times are since the machine started.
 /// Both are named by random text of 24 bytes, and Swift's dictionaries hash it under a key of the process.
 struct Visits {
   static let linkLife = Duration.seconds(120)
+  /// The limits of all users together, and of each user with the subordinate user ids. Root and the broker's own user have
+  /// separate ones: each as many links as all others together, as they may open the pages of others.
   static let mostLinks = 64
   static let mostLinksOfUser = 8
   static let mostVisits = 256
@@ -15,6 +18,8 @@ struct Visits {
 
   private struct Link {
     let user: UInt32
+    /// The user that it is counted for.
+    let payer: Holder
     /// The process that requested it.
     let opener: Int32
     /// It sees the same files as the broker.
@@ -25,6 +30,8 @@ struct Visits {
   struct Visit: Sendable {
     let id: String
     let user: UInt32
+    /// The user that it is counted for: for a subordinate user id its owner. It gives no access.
+    let payer: Holder
     /// The process that requested the link: it cannot approve its own requests through the page.
     let opener: Int32
     /// That process sees the same files as the broker.
@@ -52,34 +59,61 @@ struct Visits {
   private var visits: [String: Visit] = [:]
 
   /// False: too many links are unused.
+  ///
+  /// - Parameter holder: the process that requested it is counted there.
   mutating func add(
-    link: String, for user: UInt32, by opener: Int32, sharesFiles: Bool = false, at now: Duration
+    link: String, for user: UInt32, by opener: Int32, of holder: Holder, sharesFiles: Bool = false, at now: Duration
   ) -> Bool {
     links = links.filter { $0.value.until > now }
-    guard links.count < Self.mostLinks, links.values.count(where: { $0.user == user }) < Self.mostLinksOfUser else {
-      return false
-    }
-    links[link] = Link(user: user, opener: opener, sharesFiles: sharesFiles, until: now + Self.linkLife)
+    guard hasRoom(forLinkOf: holder.user) else { return false }
+    links[link] = Link(
+      user: user, payer: holder.user, opener: opener, sharesFiles: sharesFiles, until: now + Self.linkLife)
     return true
   }
 
+  private func hasRoom(forLinkOf payer: Holder) -> Bool {
+    guard !payer.hasOwnPlaces else { return links.values.count { $0.payer == payer } < Self.mostLinks }
+    var shares = Shares(all: Self.mostLinks, perHolder: Self.mostLinksOfUser)
+    for link in links.values { shares.add(1, for: link.payer) }
+    return shares.shortage(for: payer) == nil
+  }
+
   /// Uses a link. Another user's browser does not use it up.
-  mutating func open(link: String, by user: UInt32, as id: String, formToken: String, at now: Duration) -> Opening {
+  ///
+  /// - Parameter holder: the browser is counted there.
+  mutating func open(
+    link: String, by user: UInt32, of holder: Holder, as id: String, formToken: String, at now: Duration
+  ) -> Opening {
     guard let found = links[link], found.until > now else { return .spent }
     guard found.user == user else { return .otherUser }
     removeIdle(at: now)
-    let own = visits.values.filter { $0.user == user }
-    if own.count >= Self.mostVisitsOfUser {
-      // The user has closed these pages long ago, most likely.
-      guard let oldest = own.filter({ $0.live == 0 }).min(by: { $0.seen < $1.seen }) else { return .tooMany }
-      visits[oldest.id] = nil
+    var shares = Shares(all: Self.mostVisits, perHolder: Self.mostVisitsOfUser)
+    for visit in visits.values { shares.add(1, for: visit.payer) }
+    switch shares.shortage(for: holder.user) {
+    case nil: break
+    case .ofHolder, .ofUser:
+      guard let closed = closedVisit(of: holder.user, for: user) else { return .tooMany }
+      visits[closed] = nil
+    case .ofAll: return .tooMany
     }
-    guard visits.count < Self.mostVisits else { return .tooMany }
     links[link] = nil
     let visit = Visit(
-      id: id, user: user, opener: found.opener, sharesFiles: found.sharesFiles, formToken: formToken, seen: now)
+      id: id, user: user, payer: holder.user, opener: found.opener, sharesFiles: found.sharesFiles,
+      formToken: formToken, seen: now)
     visits[id] = visit
     return .opened(visit)
+  }
+
+  /// The session to end, so that the user id can have another one: the oldest without an open page, of the user id that
+  /// has the most. Subordinate user ids cannot keep their owner from its page.
+  private func closedVisit(of payer: Holder, for user: UInt32) -> String? {
+    let all = visits.values.filter { $0.payer == payer }
+    var counts: [UInt32: Int] = [:]
+    for visit in all { counts[visit.user, default: 0] += 1 }
+    func rank(_ visit: Visit) -> (Int, Int, Duration) {
+      (-counts[visit.user, default: 0], visit.user == user ? 0 : 1, visit.seen)
+    }
+    return all.filter { $0.live == 0 }.min { rank($0) < rank($1) }?.id
   }
 
   /// The session that a request belongs to; nil: none of this user.

@@ -52,6 +52,35 @@ import Testing
     #expect(releases.approvals(at: .seconds(3)) { $0.components.seconds }.isEmpty)
   }
 
+  @Test("approvals of one user leave room for those of others; one for the same question is replaced")
+  func shares() {
+    var releases = PendingReleases()
+    func decide(_ number: Int, by uid: UInt32, _ isAllowed: Bool = true) -> PendingReleases.DecisionOutcome {
+      let asked = question("GET https://api.example.com/\(number)")
+      let hasBegun = releases.begin("a", asked, of: caller, rule: "r", from: .zero, until: .seconds(60))
+      let approver = Principal.process(Caller(uid: uid, gid: uid, groups: [], pid: 8))
+      let outcome = releases.decide(isAllowed, on: "a", for: .seconds(600), from: approver, at: .zero)
+      releases.remove("a")
+      #expect(hasBegun)
+      return outcome
+    }
+    func count() -> Int { releases.approvals(at: .zero) { $0.components.seconds }.count }
+    for _ in 0..<PendingReleases.mostApprovals * 2 {
+      let same = decide(0, by: 1001)
+      #expect(same == .accepted)
+    }
+    #expect(count() == 1)
+    var accepted = 0
+    for number in 1..<PendingReleases.mostApprovals where decide(number, by: 1001) == .accepted { accepted += 1 }
+    #expect(accepted + 1 == PendingReleases.mostApprovalsPerHolder)
+    let (refused, other) = (decide(999, by: 1001), decide(999, by: 1002))
+    #expect(refused == .tooMany && other == .accepted)
+    let replaced = decide(1, by: 1001, false)
+    #expect(replaced == .accepted && count() == PendingReleases.mostApprovalsPerHolder + 1)
+    let word = releases.approval(on: question("GET https://api.example.com/1"), of: caller, at: .zero)
+    #expect(word?.isAllowed == false)
+  }
+
   @Test("A service cannot approve a request that it makes over TCP; other programs of its user can")
   func ownService() {
     let asker = Principal.peer(Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service"))

@@ -26,4 +26,29 @@ import Testing
       })
     #expect(lines().count == Limit.refusalLines + 1)
   }
+
+  @Test("a few tokens with unknown keys wait for the signing keys; tokens with known keys do not wait")
+  func unknownKeys() async throws {
+    let name = provider("example")
+    let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc())]))
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: nil)
+    rig.transport.hold(.keys)
+    let forged = (0..<Limit.logoutsAwaitingKeys).map { _ in
+      Task { await rig.broker.providers[name]!.signingKeys(unknown: "k2", for: .logouts) }
+    }
+    #expect(await eventually { rig.transport.held(.keys) == 1 })
+    let further = await rig.broker.providers[name]!.signingKeys(unknown: "k2", for: .logouts)
+    guard case .failure(let failure) = further else {
+      Issue.record("another token waited")
+      return
+    }
+    #expect(failure.isOfProvider)
+    let known = await rig.broker.providers[name]!.signingKeys(unknown: nil, for: .logouts)
+    #expect((try? known.get()) != nil)
+    rig.transport.release(.keys)
+    for task in forged { #expect((try? await task.value.get()) != nil) }
+    let later = await rig.broker.providers[name]!.signingKeys(unknown: "k3", for: .logouts)
+    #expect((try? later.get()) != nil)
+    #expect(rig.transport.count(.keys) == 2)
+  }
 }

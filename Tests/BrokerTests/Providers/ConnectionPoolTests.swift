@@ -24,7 +24,8 @@ import Testing
     #expect(rig.transport.pools(.resource) == [pool(.callers, Limit.callerConnections + 2 * Limit.callsPerHolder)])
     let login = try await rig.call(LoginStart.self, .init(provider: "example", account: "home"))
     _ = await rig.broker.handleCallback(url: login.callback(code: "home"))
-    #expect(rig.transport.pools(.token).last == pool(.logins, Limit.loginConnections))
+    let exchanges = pool(.exchanges, Limit.pendingLogins + 2 * Limit.pendingLoginsPerHolder)
+    #expect(rig.transport.pools(.token).last == exchanges)
     _ = try await rig.call(AccountLogout.self, .init(account: "home"))
     #expect(rig.transport.pools(.revocation).first == pool(.revocations, 2 * Limit.revocationsAtOnce))
   }

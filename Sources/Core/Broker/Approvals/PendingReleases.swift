@@ -8,8 +8,9 @@ struct PendingReleases {
   static let most = 256
   static let mostPerHolder = 64
   static let mostPerUnit = 8
-  /// Approvals that are active at once.
+  /// Approvals and denials that are active at once: in total, and of one approving holder.
   static let mostApprovals = 256
+  static let mostApprovalsPerHolder = 64
   /// The maximum duration of one approval.
   static let longestApproval = Duration.seconds(3600)
 
@@ -72,6 +73,8 @@ struct PendingReleases {
     /// The requester at the time of the approval, which is valid for every caller that is the same requester.
     let caller: Principal
     var asker: Requester { Requester(caller) }
+    /// The holder whose share it uses.
+    let approver: Holder
     let isAllowed: Bool
     let until: Duration
     /// How many more requests it holds for; nil: any number.
@@ -138,13 +141,19 @@ struct PendingReleases {
     // Indistinguishable callers are equal: the kernel reports 0 for processes of other namespaces.
     guard !isAllowed || !(approver.pid == 0 || Self.isOwn(approver, release.caller)) else { return .ownRequest }
     if span != nil || calls != nil {
-      approvals.removeAll { $0.until <= now || $0.left == 0 }
-      guard Requester(release.caller).isMoreThanUser else { return .unidentifiedCaller }
-      guard approvals.count < Self.mostApprovals else { return .tooMany }
-      approvals.append(
-        Approval(
-          id: id, question: release.question, caller: release.caller, isAllowed: isAllowed,
-          until: now + min(span ?? Self.longestApproval, Self.longestApproval), left: calls))
+      let asker = Requester(release.caller)
+      guard asker.isMoreThanUser else { return .unidentifiedCaller }
+      // A further answer to the same question replaces the earlier one.
+      let others = approvals.filter {
+        $0.until > now && $0.left != 0 && !($0.asker == asker && $0.question == release.question)
+      }
+      var shares = Shares(all: Self.mostApprovals, perHolder: Self.mostApprovalsPerHolder)
+      for approval in others { shares.add(1, for: approval.approver) }
+      guard shares.shortage(for: approver.holder) == nil else { return .tooMany }
+      let approval = Approval(
+        id: id, question: release.question, caller: release.caller, approver: approver.holder, isAllowed: isAllowed,
+        until: now + min(span ?? Self.longestApproval, Self.longestApproval), left: calls)
+      approvals = others + [approval]
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
     return .accepted

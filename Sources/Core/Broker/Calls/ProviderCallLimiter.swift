@@ -8,17 +8,39 @@ import Principals
 @BrokerActor
 final class ProviderCallLimiter {
   private struct Line {
-    var shares = Shares(all: Limit.callerConnections, perHolder: Limit.callsPerHolder)
+    var shares: Shares
     /// The holders in ``waiting``, next one first.
     var turns: Deque<Holder> = []
     var waiting: [Holder: Deque<Waiters.Key>] = [:]
   }
 
   private let waiters: Waiters
+  /// The limits at each provider, with nothing in use.
+  private let limits: Shares
+  /// The hint of a refusal.
+  private let hint: String
   private var lines: [ProviderName: Line] = [:]
   private var granted: Set<Waiters.Key> = []
 
-  init(_ waiters: Waiters) { self.waiters = waiters }
+  /// For requests with an account's token.
+  convenience init(_ waiters: Waiters) {
+    self.init(
+      waiters, Shares(all: Limit.callerConnections, perHolder: Limit.callsPerHolder),
+      hint: "Wait for their answers, or ask again with a longer `timeout`.")
+  }
+
+  private init(_ waiters: Waiters, _ limits: Shares, hint: String) {
+    self.waiters = waiters
+    self.limits = limits
+    self.hint = hint
+  }
+
+  /// For requests that begin a login or test one.
+  static func loginStarts(_ waiters: Waiters) -> ProviderCallLimiter {
+    ProviderCallLimiter(
+      waiters, Shares(all: Limit.loginStarts, perHolder: Limit.loginStartsPerHolder),
+      hint: "Wait for their answers, then try again.")
+  }
 
   /// A permit, held until ``release()``.
   @BrokerActor
@@ -48,7 +70,7 @@ final class ProviderCallLimiter {
     _ name: ProviderName, _ holder: Holder, until deadline: Duration, _ session: (any Session)?
   ) async throws(RPCError) {
     let isFirst = lines[name]?.waiting[holder] == nil
-    if isFirst, lines[name, default: Line()].shares.acquire(for: holder) == nil { return }
+    if isFirst, lines[name, default: Line(shares: limits)].shares.acquire(for: holder) == nil { return }
     let key = waiters.newWork()
     if isFirst { lines[name]?.turns.append(holder) }
     lines[name]?.waiting[holder, default: []].append(key)
@@ -63,7 +85,7 @@ final class ProviderCallLimiter {
     throw refusal
       ?? RPCError(
         .overloaded, "as many requests to provider \(name) are under way as \(holder) may have, or as there may be",
-        hint: "Wait for their answers, or ask again with a longer `timeout`.")
+        hint: hint)
   }
 
   private func release(_ name: ProviderName, of holder: Holder) {

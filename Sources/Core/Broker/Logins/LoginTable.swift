@@ -1,5 +1,6 @@
 import Grants
 import OAuth
+import Principals
 
 /// The logins by id, by a keyed hash of their `state` (RFC 6749 §4.1.1), and by one of their link's token.
 ///
@@ -43,6 +44,42 @@ struct LoginTable {
   func login(ofState state: Secret) -> Login? { byState[hash(of: state)].flatMap { logins[$0] } }
 
   func login(ofLink token: Secret) -> Login? { byLink[hash(of: token)].flatMap { logins[$0] } }
+
+  /// Removes results that are too old, and the oldest ones beyond a limit: of the same holder, else of the one with the
+  /// most. A user that starts and cancels logins removes no results of others.
+  mutating func removeEnded(at now: Timestamp) {
+    var shares = Shares(all: Limit.endedLogins, perHolder: Limit.endedLoginsPerHolder)
+    var kept: [Holder: [LoginID]] = [:]
+    for (login, at) in ended.sorted(by: { $0.at > $1.at }) {
+      guard now - at <= Limit.endedLoginsKept else {
+        self[login.saved.id] = nil
+        continue
+      }
+      switch shares.acquire(for: login.holder) {
+      case nil: break
+      case .ofHolder, .ofUser:
+        self[login.saved.id] = nil
+        continue
+      case .ofAll:
+        // Those that were kept are newer: the last one is their oldest.
+        guard let largest = shares.largest(beside: login.holder),
+          shares.count(ofUserOf: largest) > shares.count(ofUserOf: login.holder) + 1,
+          let oldest = kept[largest]?.popLast()
+        else {
+          self[login.saved.id] = nil
+          continue
+        }
+        self[oldest] = nil
+        shares.giveBack(of: largest)
+        shares.add(1, for: login.holder)
+      }
+      kept[login.holder, default: []].append(login.saved.id)
+    }
+  }
+
+  private var ended: [(login: Login, at: Timestamp)] {
+    logins.values.compactMap { login in login.endedAt.map { (login: login, at: $0) } }
+  }
 
   private func hash(of secret: Secret) -> String { secret.keyedHash(under: key) }
 }

@@ -71,7 +71,7 @@ extension Logins {
     let provider = target.provider
     let sentAt = uptime
     let step = provider.resume(login, with: input, metadata: target.metadata)
-    switch await target.connection.converse(step, for: .logins) {
+    switch await target.connection.converse(step, for: .exchanges) {
     case .success(let answer): return await finish(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):
       let error = providers.error(failure, at: provider.name)

@@ -57,7 +57,7 @@ extension Logins {
     let provider = target.provider
     let sentAt = uptime
     let step = provider.poll(device, login: login, metadata: target.metadata)
-    switch await target.connection.converse(step, for: .logins) {
+    switch await target.connection.converse(step, for: .exchanges) {
     case .failure(let failure) where failure.isOfProvider:
       table[login.id]?.lastPollFailure = failure.message
       return afterSilence(failure.retryAfter ?? .zero)

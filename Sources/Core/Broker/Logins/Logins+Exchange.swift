@@ -23,7 +23,7 @@ extension Logins {
     login.memory.merge(memory) { $1 }
     let sentAt = uptime
     let step = provider.exchange(code: code, login: login, metadata: target.metadata)
-    switch await target.connection.converse(step, for: .logins) {
+    switch await target.connection.converse(step, for: .exchanges) {
     case .failure(let failure):
       var error = exchangeError(failure, at: target.connection)
       if await registrations.hasOtherAuthentication(after: failure, at: provider.name) {

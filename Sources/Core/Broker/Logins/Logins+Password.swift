@@ -25,6 +25,8 @@ extension Logins {
     guard !params.username.isEmpty, params.username.utf8.count <= 1024, !params.password.exposed.isEmpty,
       params.password.exposed.utf8.count <= 4096
     else { throw .invalidParams("params.username, params.password: expected texts of at most 1024 and 4096 bytes") }
+    let permit = try await startPermit(at: name, for: caller.holder)
+    defer { permit.release() }
     let target = try await providers.endpoints(of: name, with: .token)
     // The person typed the password for the server of before, where settings of before allowed it.
     guard target.connection === connection, target.settings == settings else { throw providerChanged(name) }

@@ -172,17 +172,8 @@ extension Logins {
     table[id]?.phase = phase
     table[id]?.saved.clearSecrets()
     waiters.wake(.login(id))
-    removeOld()
+    table.removeEnded(at: now)
     return login.saved
-  }
-
-  func removeOld() {
-    let ended = table.all.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
-    let tooMany = ended.count - Limit.endedLogins
-    for (index, login) in ended.enumerated() {
-      guard let at = login.endedAt, index < tooMany || now - at > Limit.endedLoginsKept else { break }
-      table[login.saved.id] = nil
-    }
   }
 
   func emit(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil, message: String? = nil) {

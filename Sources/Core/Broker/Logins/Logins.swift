@@ -72,7 +72,7 @@ final class Logins: Piece {
 
   /// Ends those whose time is over; says when the next one's is.
   func tick() -> Timestamp? {
-    removeOld()
+    table.removeEnded(at: now)
     let pending = table.all.filter { $0.isPending && isOwn($0.saved) }
     for login in pending where login.saved.expiresAt <= now { Task { await expire(login.saved.id) } }
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()

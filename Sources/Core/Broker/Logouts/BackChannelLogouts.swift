@@ -44,7 +44,7 @@ final class BackChannelLogouts: Piece {
         logRefusal(.info, name, error.description)
         return .refused(error.description)
       }
-      switch await target.connection.converse(step, for: .logins) {
+      switch await target.connection.converse(step, for: .logouts) {
       case .success(let proven): token = proven
       case .failure(let failure) where failure.isOfProvider: return .unavailable
       case .failure(let failure):

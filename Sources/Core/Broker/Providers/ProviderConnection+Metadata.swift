@@ -106,13 +106,36 @@ extension ProviderConnection {
 
   // MARK: Signing keys
 
+  /// The signing keys for a conversation.
+  func signingKeys(unknown: String?, for use: ConnectionPool.Use) async -> Result<JWKSet, ProviderFailure> {
+    switch use {
+    case .refreshes: keysAtHand(unknown: unknown)
+    case .logouts: await keysForLogout(unknown: unknown)
+    case .logins, .exchanges, .revocations, .callers, .forwarded: await fetchKeys(unknown: unknown)
+    }
+  }
+
+  /// Any client of the endpoint can send logout tokens: only a few with an unknown key wait for the keys, so that slots
+  /// remain for tokens with a known key.
+  private func keysForLogout(unknown: String?) async -> Result<JWKSet, ProviderFailure> {
+    guard unknown != nil, keys.known != nil else { return await fetchKeys(unknown: unknown) }
+    guard keys.waitingLogouts < Limit.logoutsAwaitingKeys else {
+      return .failure(.notSent(message: "too many logout tokens wait for the provider's signing keys"))
+    }
+    keys.waitingLogouts += 1
+    defer { keys.waitingLogouts -= 1 }
+    return await fetchKeys(unknown: unknown)
+  }
+
   /// The signing keys; for an unknown one they are fetched again, at most once a minute.
   func fetchKeys(unknown: String?) async -> Result<JWKSet, ProviderFailure> {
+    let isFresh = keys.known.map { now - $0.at < Limit.metadataLife } ?? false
+    // Known keys are used even if they are being fetched for an unknown one.
+    if unknown == nil, isFresh, let known = keys.known { return .success(known.value) }
     if let task = keys.task { return await task.value }
     if let known = keys.known {
-      let isFresh = now - known.at < Limit.metadataLife
       let mayRefetch = keys.refetchedAt.map { now - $0 >= Limit.unknownKeyPause || now < $0 } ?? true
-      if isFresh, unknown == nil || !mayRefetch { return .success(known.value) }
+      if isFresh, !mayRefetch { return .success(known.value) }
       if unknown != nil { keys.refetchedAt = now }
     }
     let asked = settings

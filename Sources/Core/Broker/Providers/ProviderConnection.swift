@@ -92,6 +92,8 @@ final class ProviderConnection: Piece {
     var task: Task<Result<JWKSet, ProviderFailure>, Never>?
     var refetchedAt: Timestamp?
     var failedAt: Timestamp?
+    /// Logout tokens with an unknown key that wait for the request.
+    var waitingLogouts = 0
   }
 
   init(
@@ -114,7 +116,7 @@ final class ProviderConnection: Piece {
     self.provider = provider
     settings += 1
     metadata = Metadata()
-    keys = Keys()
+    keys = Keys(waitingLogouts: keys.waitingLogouts)
     history = RefreshHistory()
     // A narrowed refresh that harmed a grant at this server would do so again.
     if isSameServer { history.narrowingResult = narrowingResult } else { gate.limit = RateLimit() }
@@ -217,7 +219,11 @@ final class ProviderConnection: Piece {
       // Includes requests stuck since an outage. Late ones are no longer among the running refreshes; the metadata and
       // the keys are one request each.
       case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
-      case .logins: Limit.loginConnections
+      // Root and the broker's own user have separate slots; the check of the provider runs once.
+      case .logins: Limit.loginStarts + 2 * Limit.loginStartsPerHolder + 2
+      // Each pending login sends one request at a time, so none waits for a connection.
+      case .exchanges: Limit.pendingLogins + 2 * Limit.pendingLoginsPerHolder
+      case .logouts: Limit.logoutConnections
       // Revocations of logouts, in addition to automatic attempts.
       case .revocations: 2 * Limit.revocationsAtOnce
       // Root and the broker's own user have separate slots.
@@ -340,8 +346,7 @@ final class ProviderConnection: Piece {
         }
       case .attempt(let request, let then): step = then(await send(request, for: use, late: late, latest: latest), now)
       case .keys(let unknown, let then):
-        let keys = use == .refreshes ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
-        step = then(keys, now)
+        step = then(await signingKeys(unknown: unknown, for: use), now)
       }
     }
     return .failure(.unclear(message: "the conversation with the provider did not end", retryAfter: nil))

@@ -9,6 +9,8 @@ final class ProviderDirectory: Piece {
   let runtime: Runtime
   private let transport: any Transport
   private let journal: Journal
+  /// Limits requests that begin a login or test one.
+  let loginStarts: ProviderCallLimiter
   private var connections: [ProviderName: ProviderConnection] = [:]
   /// Includes removed providers: accounts keep their tokens. Limited by the names that were ever configured.
   private var issuers: [ProviderName: TokenIssuers] = [:]
@@ -22,6 +24,7 @@ final class ProviderDirectory: Piece {
     self.refreshesAtOnce = refreshesAtOnce
     self.transport = transport
     self.journal = journal
+    loginStarts = .loginStarts(runtime.waiters)
     for provider in configured { add(provider) }
   }
 

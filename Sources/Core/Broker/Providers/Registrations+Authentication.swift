@@ -43,7 +43,7 @@ extension Registrations {
     let name = registration.provider
     guard case .success(let endpoints) = await providers.endpoints(of: name),
       case .success(let found?) = await endpoints.connection.converse(
-        registrar.authentication(of: registration, metadata: endpoints.metadata), for: .logins),
+        registrar.authentication(of: registration, metadata: endpoints.metadata), for: .exchanges),
       found != registration, saved[name] == registration, let provider = registrar.provider(found)
     else { return false }
     do throws(StoreError) {

@@ -34,8 +34,13 @@ public struct ConnectionPool: Sendable, Hashable {
   public enum Use: Sendable, Hashable {
     /// Refreshes, and the metadata and keys that they need.
     case refreshes
-    /// Logins, registrations and checks.
+    /// Starts of logins, registrations and checks, which callers begin when they want.
     case logins
+    /// Codes, device codes and other values of a login that has started. They wait for no request that a caller begins: a
+    /// code that was not sent in time is lost.
+    case exchanges
+    /// Checks of logout tokens, which any client of the endpoint can send.
+    case logouts
     /// Revocations, which may be many: a login waits for none of them.
     case revocations
     /// Requests of callers with an account's token.

@@ -67,7 +67,9 @@ extension CallbackListener {
     public var handlersPerUser = 64
     /// Concurrent logout tokens. Separate from `handlers`, since unknown hosts may send them: they use no slot of a
     /// sign-in.
-    public var logouts = 16
+    public var logouts = 64
+    /// For one provider: forged tokens for it leave slots to those of others.
+    public var logoutsPerProvider = 16
     /// From the accepted connection to the end of the request's head; of one that brings something, to the end of its
     /// body.
     public var request: Duration = .seconds(10)

@@ -25,7 +25,8 @@ final class CallbackWork {
   private let limits: CallbackListener.Limits
   private let loop: any EventLoop
   private var handlersAtWork: [BrowserUser: Int] = [:]
-  private var logoutsAtWork = 0
+  /// By the provider that the request names.
+  private var logoutsAtWork: [String: Int] = [:]
 
   init(_ context: Context, on loop: any EventLoop) {
     handler = context.handler
@@ -73,12 +74,15 @@ final class CallbackWork {
   ///
   /// Nor is this task ever cancelled: a token that was remembered as taken must not be half done.
   func logOut(_ provider: String, _ form: ByteBuffer) -> EventLoopFuture<LogoutOutcome>.Isolated? {
-    guard logoutsAtWork < limits.logouts else { return nil }
-    logoutsAtWork += 1
+    guard logoutsAtWork.values.reduce(0, +) < limits.logouts,
+      logoutsAtWork[provider, default: 0] < limits.logoutsPerProvider
+    else { return nil }
+    logoutsAtWork[provider, default: 0] += 1
     return run { [handler] in
       await handler.handleLogout(provider: provider, form: Data(form.readableBytesView))
     } ended: { [self] in
-      logoutsAtWork -= 1
+      let left = logoutsAtWork[provider, default: 0] - 1
+      logoutsAtWork[provider] = left > 0 ? left : nil
     }
   }
 

@@ -173,14 +173,13 @@ extension Logins {
     }
     if let spent = spent(login.id) { return spent }
     if let error = moved(login) { return failed(await fail(login.id, error)) }
-    let provider = target.provider
     let sentAt = uptime
     let answer: LoginAnswer
-    let step = provider.answer(to: address, login: login, metadata: target.metadata)
-    switch await target.connection.converse(step, for: .logins) {
-    case .failure(let failure): return .refused(providers.error(failure, at: provider.name))
-    case .success(.success(let found)): answer = found
-    case .success(.failure(let error)):
+    let result: Result<LoginAnswer, CallbackError>
+    do throws(RPCError) { result = try await verify(address, login, target) } catch { return .refused(error) }
+    switch result {
+    case .success(let found): answer = found
+    case .failure(let error):
       guard !error.leavesLoginPending, login.action == nil else {
         return .refused(invalidCallback(error.description))
       }
@@ -203,6 +202,28 @@ extension Logins {
       return actionRequired(login.id, action)
     }
     return table[login.id]?.storeFailure != nil ? taken(login.id) : completed(login)
+  }
+
+  /// The content of a callback. Nothing is spent yet, and the callback may be forged: a request that verifies it takes a
+  /// slot like a request that begins a login.
+  private func verify(
+    _ address: ReturnedAddress, _ login: SavedLogin, _ target: ProviderEndpoints
+  ) async throws(RPCError) -> Result<LoginAnswer, CallbackError> {
+    let step = target.provider.answer(to: address, login: login, metadata: target.metadata)
+    let sends =
+      switch step {
+      case .send, .attempt: true
+      case .done, .failed, .keys: false
+      }
+    var permit: ProviderCallLimiter.Permit?
+    if sends, let holder = table[login.id]?.holder {
+      permit = try await startPermit(at: login.provider, for: holder)
+    }
+    defer { permit?.release() }
+    switch await target.connection.converse(step, for: .logins) {
+    case .success(let result): return result
+    case .failure(let failure): throw providers.error(failure, at: login.provider)
+    }
   }
 
   /// The person or the provider refused, or the provider failed (RFC 6749 §4.1.2.1: these two stand for a 500 and a

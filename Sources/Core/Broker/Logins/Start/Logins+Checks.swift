@@ -149,6 +149,23 @@ extension Logins {
     }
   }
 
+  /// Waits until the caller may send requests that begin a login: other users' logins do not wait for them.
+  func startPermit(
+    at name: ProviderName, for holder: Holder
+  ) async throws(RPCError) -> ProviderCallLimiter.Permit {
+    let permit: ProviderCallLimiter.Permit
+    do throws(RPCError) {
+      permit = try await providers.loginStarts.acquire(name, for: holder, until: uptime + Limit.loginStartWait)
+    } catch {
+      throw isDraining ? shuttingDown() : error
+    }
+    guard !isDraining else {
+      permit.release()
+      throw shuttingDown()
+    }
+    return permit
+  }
+
   func checkRoom(_ account: AccountName, caller: Principal) throws(RPCError) {
     guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(

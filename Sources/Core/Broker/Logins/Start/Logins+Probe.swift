@@ -1,14 +1,19 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Principals
 
 // login.probe: the authorization request of a login, without a user.
 extension Logins {
-  func probe(_ account: AccountName, _ params: LoginProbe.Params) async throws(RPCError) -> LoginProbe.Result {
+  func probe(
+    _ account: AccountName, _ params: LoginProbe.Params, caller: Principal
+  ) async throws(RPCError) -> LoginProbe.Result {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let redirectURI = try addresses.redirectURI(connection.provider.authorizationTraits)
+    let permit = try await startPermit(at: name, for: caller.holder)
+    defer { permit.release() }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
     case .success(let known): target = known
@@ -49,6 +54,6 @@ extension LoginProbe.Result {
 extension LoginProbe: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.probe(call.account, call.params)
+    try await broker.logins.probe(call.account, call.params, caller: call.caller)
   }
 }

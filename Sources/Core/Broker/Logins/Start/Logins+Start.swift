@@ -40,6 +40,8 @@ extension Logins {
     if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
+    let permit = try await startPermit(at: name, for: caller.holder)
+    defer { permit.release() }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
     case .success(let known): target = known
