@@ -78,11 +78,6 @@ final class ConnectionHandler {
     (client.uid, client.isCounted) = (credentials.uid, !arrival.isUnlimited)
     client.share = arrival.share
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    if !isManager, let refused = table.refusal(of: user, at: .now()) {
-      client.share = refused.share
-      table.countRefused()
-      return refuse(tooMany: refused.why)
-    }
     do throws(Peer.Failure) {
       // A client that asks for a credential is refused anyway.
       let caller =
@@ -95,7 +90,7 @@ final class ConnectionHandler {
       let connection = Connection(
         caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
       client.share = connection.share
-      if let why = acquirePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
+      if let why = admit() { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {

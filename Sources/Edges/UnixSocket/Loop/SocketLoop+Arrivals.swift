@@ -50,12 +50,6 @@ extension SocketLoop {
       recordRefusal(of: arrival, at: now)
       // The service manager would take any bytes for the credential.
       drop(arrival.wanted == nil ? refused.lineOfRate : nil, arrival.share)
-    } else if arrival.wanted == nil, let refusal = shared.table.refusal(of: arrival.user, at: now),
-      !refused.mayAbsorb(refusal.share)
-    {
-      shared.table.countRefused()
-      shared.table.countHeldBack(.connections, refusal.share)
-      drop(refusal.line, refusal.share)
     } else {
       return true
     }
