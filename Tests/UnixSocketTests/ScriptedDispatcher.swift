@@ -13,6 +13,8 @@ final class ScriptedDispatcher: Dispatcher {
     var closed = 0
     /// By uid; without one: named.
     var classes: [UInt32: CallerClass] = [:]
+    /// By unit of the system, before the uid.
+    var classesOfUnits: [String: CallerClass] = [:]
   }
 
   static let head = Array(#"{"access_token":"at-1","token_type":"Bearer","expires_in":"#.utf8)
@@ -38,7 +40,11 @@ final class ScriptedDispatcher: Dispatcher {
   }
 
   func callerClass(of principal: Principal) -> CallerClass {
-    seen.withLock { $0.classes[principal.uid ?? .max] ?? .named }
+    var unit: String?
+    if case .process(let caller) = principal { unit = caller.unit }
+    return seen.withLock { [unit] seen in
+      unit.flatMap { seen.classesOfUnits[$0] } ?? seen.classes[principal.uid ?? .max] ?? .named
+    }
   }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }

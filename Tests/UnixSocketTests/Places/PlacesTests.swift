@@ -148,27 +148,61 @@ import Testing
     }
   }
 
-  @Test("few refused clients are asked for more than their uid, and a limited number of a user is heard")
-  func refused() async throws {
+  @Test("a limited number of a user's refused clients is heard") func refused() async throws {
     try await with({
       $0.connectionsPerUser = 1
       $0.linger = .seconds(60)
     }) { served, users in
-      let begun = NIODeadline.now()
       var clients: [RawClient] = []
       for _ in 0...RefusedClients.absorbedPerUser { clients.append(try await users.client(1000, served)) }
       let beyond = try await users.client(1000, served)
       #expect(try await isTold(beyond, "1 connections of uid 1000"))
       #expect(beyond.sendSome([0x20]) < 0 && errno == EPIPE)
-      // Who got the place, and one for each time that a refusal is remembered.
-      let asked = 2 + Int((NIODeadline.now() - begun).nanoseconds / ConnectionTable.remembered.nanoseconds)
-      #expect(users.state.withLock { $0.identified } <= asked)
       let other = try await users.client(2000, served)
       try await served.turn(for: other)
       for client in clients[1...] + [try await users.client(2000, served)] {
         #expect(client.sendSome([0x20]) == 1)
         #expect(try await isTold(client, "1 connections of uid"))
       }
+    }
+  }
+
+  @Test("a refusal is remembered for its holder and class, until a slot is free or its time is over")
+  func remembered() {
+    let (table, now) = (ConnectionTable(limits: SocketServer.Limits()), NIODeadline.now())
+    let share = Share(holder: .user(1000), callerClass: .unnamed)
+    func remember() { table.remember(share, "why", until: now + ConnectionTable.remembered) }
+    remember()
+    #expect(table.refusal(of: share, at: now) == "why")
+    let unit = Holder.unit("a.service", user: 1000)
+    for (holder, callerClass) in [(.user(1000), .named), (unit, .named), (unit, .unnamed)] as [(Holder, CallerClass)] {
+      #expect(table.refusal(of: Share(holder: holder, callerClass: callerClass), at: now) == nil)
+    }
+    #expect(table.refusal(of: share, at: now + ConnectionTable.remembered) == nil)
+    remember()
+    table.giveBackPlace(Share(holder: .user(2000), callerClass: .named))
+    #expect(table.refusal(of: share, at: now) == nil)
+    let root = Share(holder: .root, callerClass: .privileged)
+    table.remember(root, "why", until: now + ConnectionTable.remembered)
+    #expect(table.refusal(of: root, at: now) == nil)
+  }
+
+  @Test("a refusal of a user's processes without a rule is none of a unit of the same user with a rule")
+  func otherUnit() async throws {
+    // One connection of each holder without a rule.
+    try await with({ $0.connections = 64 }) { served, users in
+      served.dispatcher.seen.withLock { seen in
+        seen.classes[1000] = .unnamed
+        seen.classesOfUnits["mail.service"] = .named
+      }
+      let held = try await users.client(1000, served)
+      try await served.turn(for: held)
+      #expect(try await isTold(try await users.client(1000, served), "1 connections of uid 1000"))
+      users.state.withLock { $0.unit = "mail.service" }
+      try await served.turn(for: try await users.client(1000, served))
+      users.state.withLock { $0.unit = nil }
+      #expect(try await isTold(try await users.client(1000, served), "1 connections of uid 1000"))
+      try await served.turn(for: held)
     }
   }
 

@@ -1,6 +1,7 @@
 import BrokerAPI
 import CLinux
 import Glibc
+import Principals
 import Synchronization
 import TestSupport
 
@@ -15,6 +16,8 @@ final class Users: Sendable {
     var identified = 0
     var failure: Peer.Failure?
     var sendBuffer: Int32?
+    /// The unit of the system that the next clients run in; nil: as the kernel says.
+    var unit: String?
   }
   let state = Mutex(State())
 
@@ -36,12 +39,17 @@ final class Users: Sendable {
         return credentials
       },
       caller: { [self] socket, credentials, groups throws(Peer.Failure) in
-        let failure = state.withLock { state in
+        let (failure, unit) = state.withLock { state in
           state.identified += 1
-          return state.failure
+          return (state.failure, state.unit)
         }
         if let failure { throw failure }
-        return try Peer(of: socket, credentials, groups: groups).caller
+        var caller = try Peer(of: socket, credentials, groups: groups).caller
+        if let unit {
+          caller.unit = unit
+          caller.holder = .unit(unit, user: caller.uid)
+        }
+        return caller
       })
   }
 

@@ -9,27 +9,25 @@ import Principals
 /// The assignment of slots, evictions, and the messages for refused clients.
 extension ConnectionHandler {
   /// Nil, or the reached limit: of connections, or of the holder's rate, as each connection costs as much as a line.
-  ///
-  /// - Parameter user: the user of a remembered refusal.
-  func acquirePlace(remembering user: UInt32) -> String? {
+  func admit() -> String? {
     let now = NIODeadline.now()
-    client.pace = loop.rates.requests.pace(of: share, at: now)
-    if share.isUnnamed, let due = client.pace?.ownDue(at: now) {
-      let why = "\(share.holder) sends too much"
-      remember(user, why, until: min(due, now + ConnectionTable.remembered))
+    if let why = table.refusal(of: share, at: now) {
       table.countRefused()
       return why
     }
+    client.pace = loop.rates.requests.pace(of: share, at: now)
+    if share.isUnnamed, let due = client.pace?.ownDue(at: now) {
+      return remember("\(share.holder) sends too much", until: min(due, now + ConnectionTable.remembered))
+    }
     client.pace?.spend(requests: 1, bytes: 0)
-    guard let why = acquirePlace() else { return nil }
-    remember(user, why, until: now + ConnectionTable.remembered)
-    table.countRefused()
-    return why
+    return acquirePlace().map { remember($0, until: now + ConnectionTable.remembered) }
   }
 
-  /// A refusal of a unit does not concern the same user's other units.
-  private func remember(_ user: UInt32, _ why: String, until: NIODeadline) {
-    if share.holder == .user(user) { table.remember(user, share, why, until: until) }
+  /// The same reason, counted.
+  private func remember(_ why: String, until: NIODeadline) -> String {
+    table.remember(share, why, until: until)
+    table.countRefused()
+    return why
   }
 
   /// Those that are in the middle of a line lose their places first: the holder's own and, where places are taken that it

@@ -33,6 +33,8 @@ final class ConnectionHandler {
   /// The other end, as the kernel reported it at accept.
   struct Client {
     fileprivate(set) var uid = UInt32.max
+    /// The same, or the owner of a subordinate user id.
+    fileprivate(set) var user = UInt32.max
     /// On whose account it is counted; no user's until that is known.
     fileprivate(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
     /// It counts in ``ConnectRates`` until it gets a cached token.
@@ -74,28 +76,23 @@ final class ConnectionHandler {
   func start(_ arrival: SocketLoop.Arrival, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { awaitDescriptors() }
     guard let credentials = arrival.credentials else { return refuse(.unidentified) }
-    let (user, wanted, isManager) = (arrival.user, arrival.wanted, arrival.isManager)
-    (client.uid, client.isCounted) = (credentials.uid, !arrival.isUnlimited)
+    let (wanted, isManager) = (arrival.wanted, arrival.isManager)
+    (client.uid, client.user, client.isCounted) = (credentials.uid, arrival.user, !arrival.isUnlimited)
     client.share = arrival.share
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    if !isManager, let refused = table.refusal(of: user, at: .now()) {
-      client.share = refused.share
-      table.countRefused()
-      return refuse(tooMany: refused.why)
-    }
     do throws(Peer.Failure) {
       // A client that asks for a credential is refused anyway.
       let caller =
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
-        : Caller(uid: user, gid: credentials.gid, groups: [], pid: credentials.pid)
+        : Caller(uid: arrival.user, gid: credentials.gid, groups: [], pid: credentials.pid)
       let callerClass: CallerClass =
         wanted == nil
         ? shared.dispatcher.callerClass(of: .process(caller)) : isManager ? .privileged : .unnamed
       let connection = Connection(
         caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
       client.share = connection.share
-      if let why = acquirePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
+      if let why = admit() { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {

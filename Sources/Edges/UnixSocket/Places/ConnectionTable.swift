@@ -1,4 +1,3 @@
-import BrokerAPI
 import Listening
 import NIOCore
 import Principals
@@ -11,7 +10,7 @@ final class ConnectionTable: Sendable {
     var places: Budget
     /// Places that were given back: before the next one a refusal need not be looked at again.
     var left: UInt64 = 0
-    var refusedUsers: [UInt32: RefusedUser] = [:]
+    var refusedShares: [Share: RefusedShare] = [:]
     var admitted: UInt64 = 0
     var refused: UInt64 = 0
     var refusals = Refusals()
@@ -23,19 +22,16 @@ final class ConnectionTable: Sendable {
     var replaced: Budget
   }
 
-  /// The latest refusal of a user: for a moment further ones are refused before anything else is asked about them.
-  struct RefusedUser {
-    var share: Share
+  /// The latest refusal of a share: for a moment its further connections are refused without a search for a slot.
+  fileprivate struct RefusedShare {
     var why: String
-    /// The reply.
-    var line: [UInt8]
     var left: UInt64
     var until: NIODeadline
   }
 
   /// How long a refusal is remembered.
   static let remembered = TimeAmount.milliseconds(200)
-  /// Refused users that are remembered; all are forgotten when there are more.
+  /// Refused shares that are remembered; all are forgotten when there are more.
   static let mostRemembered = 1024
 
   private let state: Mutex<State>
@@ -75,22 +71,22 @@ final class ConnectionTable: Sendable {
     state.withLock { $0.places.largest(beside: share, shortage) }
   }
 
-  /// - Parameter user: whose user id it is.
-  func remember(_ user: UInt32, _ share: Share, _ why: String, until: NIODeadline) {
+  /// Only for this holder and class: a system unit of the same user has its own share, and so has a caller that a rule
+  /// names.
+  func remember(_ share: Share, _ why: String, until: NIODeadline) {
     guard !share.hasOwnPlaces else { return }
     state.withLock { state in
-      if state.refusedUsers.count >= Self.mostRemembered { state.refusedUsers = [:] }
-      let line = RPCReply.failure(.null, ConnectionHandler.tooMany(why)).line()
-      state.refusedUsers[user] = RefusedUser(share: share, why: why, line: line, left: state.left, until: until)
+      if state.refusedShares.count >= Self.mostRemembered { state.refusedShares = [:] }
+      state.refusedShares[share] = RefusedShare(why: why, left: state.left, until: until)
     }
   }
 
-  /// The refusal that holds for the user's next connection too.
-  func refusal(of user: UInt32, at now: NIODeadline) -> RefusedUser? {
+  /// The remembered reason, which still applies to the share's next connection; nil: it must be decided.
+  func refusal(of share: Share, at now: NIODeadline) -> String? {
     state.withLock { state in
-      guard let refused = state.refusedUsers[user] else { return nil }
-      if refused.left == state.left, now < refused.until { return refused }
-      state.refusedUsers[user] = nil
+      guard let refused = state.refusedShares[share] else { return nil }
+      if refused.left == state.left, now < refused.until { return refused.why }
+      state.refusedShares[share] = nil
       return nil
     }
   }

@@ -11,11 +11,17 @@ from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_un
 from machine import SOCKET, USERS
 from stage import ask_apart, hold
 
+from .connects import ask_at_once
+
 UNITS = tuple(f"hostile-many-{number}.service" for number in range(3))
 # As many as one of them may have: none is refused, so that no refusal protects the others.
 CONNECTIONS, REQUESTS = 1024, 64
 WAIT_SECONDS = 300
 PROMPT_SECONDS, FREE_SECONDS = 1.0, 3.0
+# A unit with a rule, of the user who has none.
+NAMED = "hostile-named.service"
+# Fewer connections a second than one user may open, with more lines than a caller without a rule may send.
+LINES, CONNECT_PAUSE_SECONDS, ASK_SECONDS = 100, 0.01, 3.0
 
 
 def units(stage, name):
@@ -100,4 +106,31 @@ def slots(stage):
         (True, f"attackers: {measure.sum_of(counts)}")])
 
 
-CASES = {"units-connections": connections, "units-slots": slots}
+def send_too_much(_):
+    """Connects again and again, with many lines each time; how often."""
+    count = 0
+    while not ended.wait(CONNECT_PAUSE_SECONDS):
+        with contextlib.suppress(OSError):
+            client = BlockingClient(SOCKET, 1)
+            client.socket.sendall(line(message("token.get", {"account": "shared"}, 1)) * LINES)
+            client.close()
+            count += 1
+    return count
+
+
+def ruleless(stage):
+    """A user's process without a rule that sends too much causes no refusal of the user's system unit with a rule."""
+    stage.begin("main", more=f'[[rule]]\nunit = "{NAMED}"\naccounts = ["*"]\naccess = ["use"]\n')
+    stage.sign_in("main", "shared")
+    stage.machine.hold(NAMED, "system.slice")
+    victim = stage.act(Who(USERS["ruleless"], f"/system.slice/{NAMED}"), ask_at_once, "shared")
+    victim.next(10)
+    sending = stage.attack(stage.machine.user("ruleless"), send_too_much)
+    time.sleep(ASK_SECONDS)
+    count, unit = sending.finish(), victim.finish()
+    return hold([
+        (unit["served"] and not unit["refused"], f"the unit: {unit['served']} served, refused {unit['refused']}"),
+        (count > 0, f"{count / ASK_SECONDS:.0f} connections a second without a rule")])
+
+
+CASES = {"units-connections": connections, "units-slots": slots, "units-ruleless": ruleless}
