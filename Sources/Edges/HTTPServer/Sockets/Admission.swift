@@ -18,6 +18,8 @@ struct Admission: Sendable {
   private let logger: Logger
   private var connects: ConnectRates
   private var unnamed: ConnectRates
+  /// The rates of callers whose unit is not known yet. A rule may name them: callers without a rule must not use these up.
+  private var unidentified: ConnectRates
   private var refusals = Refusals()
   private static let own = geteuid()
 
@@ -32,6 +34,7 @@ struct Admission: Sendable {
     callers = LoopbackCallers(groups: groups)
     connects = ConnectRates(perSecond: limits.connectsPerSecond)
     unnamed = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
+    unidentified = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
   }
 
   struct Admitted: Sendable {
@@ -75,19 +78,26 @@ struct Admission: Sendable {
     return false
   }
 
-  /// - Parameter isIdentified: its unit is known.
   private mutating func admit(
     _ origin: HTTPConnection.Origin, _ caller: Caller, isIdentified: Bool = true, at now: NIODeadline
   ) -> Admitted? {
-    guard !isUnlimited(caller.uid) else { return Admitted(origin: origin) }
+    room(for: caller, isIdentified: isIdentified, at: now).map { Admitted(origin: origin, room: $0) }
+  }
+
+  /// The part of the queue that a connection takes; nil: it is closed.
+  ///
+  /// - Parameter isIdentified: its unit is known.
+  mutating func room(for caller: Caller, isIdentified: Bool, at now: NIODeadline) -> AcceptRoom? {
+    guard !isUnlimited(caller.uid) else { return .named }
     guard !refused.contains(caller.holder, at: now) else { return nil }
-    guard application?.callerClass(of: caller) == .unnamed else { return Admitted(origin: origin) }
+    guard application?.callerClass(of: caller) == .unnamed else { return .named }
     let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
-    guard unnamed.acquire(user, at: now) else {
+    let isWithinRate = isIdentified ? unnamed.acquire(user, at: now) : unidentified.acquire(user, at: now)
+    guard isWithinRate else {
       report(user, unnamed.perSecond, at: now)
       return nil
     }
-    return Admitted(origin: origin, room: isIdentified ? .unnamed : .unidentified(user: user))
+    return isIdentified ? .unnamed : .unidentified(user: user)
   }
 
   private mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {
