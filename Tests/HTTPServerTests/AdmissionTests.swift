@@ -37,6 +37,32 @@ import Testing
     let named = open(1000, caller(60_001, unit: "a.service"), at: &admission)
     #expect(named == 1000)
   }
+
+  @Test("a refused caller without a rule closes no connection of other callers of its holder") func refusals() {
+    var admission = makeAdmission()
+    let (unnamed, named) = (caller(60_001), caller(60_001, unit: "a.service"))
+    refused.add(Share(holder: unnamed.holder, callerClass: .unnamed), at: now)
+    let rooms = [
+      admission.room(for: unnamed, isIdentified: true, at: now),
+      admission.room(for: unnamed, isIdentified: false, at: now),
+      admission.room(for: named, isIdentified: true, at: now),
+    ]
+    #expect(named.holder == unnamed.holder && rooms == [nil, .unidentified(user: 60_001), .named])
+    // It is forgotten after a second.
+    let later = admission.room(for: unnamed, isIdentified: true, at: now + .seconds(1))
+    #expect(later == .unnamed)
+  }
+
+  @Test("a caller with a rule is refused until one of its places is free") func places() {
+    var admission = makeAdmission()
+    let named = caller(60_001, unit: "a.service")
+    let share = Share(holder: named.holder, callerClass: .named)
+    refused.add(share, at: now)
+    let first = admission.room(for: named, isIdentified: true, at: now)
+    refused.remove(share)
+    let second = admission.room(for: named, isIdentified: true, at: now)
+    #expect(first == nil && second == .named)
+  }
 }
 
 /// An application whose rules name all units.

@@ -56,7 +56,8 @@ final class HolderConnectionLimits: HTTPPlaces {
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
     let holder = callers.holder(of: peer)
     let waiting = share(holder)
-    guard admit(waiting) else { return connection.refuse(waiting) }
+    // Not remembered: the share of an identified caller may be another one.
+    guard admit(waiting) else { return connection.close() }
     func again(isSearched: Bool) -> () -> Void {
       { [self] in
         budget.giveBack(1, of: waiting)

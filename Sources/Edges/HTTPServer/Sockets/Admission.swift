@@ -89,8 +89,10 @@ struct Admission: Sendable {
   /// - Parameter isIdentified: its unit is known.
   mutating func room(for caller: Caller, isIdentified: Bool, at now: NIODeadline) -> AcceptRoom? {
     guard !isUnlimited(caller.uid) else { return .named }
-    guard !refused.contains(caller.holder, at: now) else { return nil }
-    guard application?.callerClass(of: caller) == .unnamed else { return .named }
+    let share = Share(holder: caller.holder, callerClass: application?.callerClass(of: caller) ?? .named)
+    // The share of a caller whose unit is not known yet may be another one.
+    guard !isIdentified || !refused.contains(share, at: now) else { return nil }
+    guard share.callerClass == .unnamed else { return .named }
     let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
     let isWithinRate = isIdentified ? unnamed.acquire(user, at: now) : unidentified.acquire(user, at: now)
     guard isWithinRate else {
@@ -116,13 +118,14 @@ final class RefusedCallers: Sendable {
   /// All are forgotten when there are more.
   private static let most = 1024
 
-  private let until = Mutex<[Holder: NIODeadline]>([:])
+  /// A holder's callers without a rule, and those with one, are refused separately.
+  private let until = Mutex<[Share: NIODeadline]>([:])
 
-  func contains(_ holder: Holder, at now: NIODeadline) -> Bool {
+  func contains(_ share: Share, at now: NIODeadline) -> Bool {
     until.withLock { until in
-      guard let end = until[holder] else { return false }
+      guard let end = until[share] else { return false }
       if now < end { return true }
-      until[holder] = nil
+      until[share] = nil
       return false
     }
   }
@@ -130,13 +133,13 @@ final class RefusedCallers: Sendable {
   func add(_ share: Share, at now: NIODeadline = .now()) {
     until.withLock { until in
       if until.count >= Self.most { until = [:] }
-      until[share.holder] = now + (share.isUnnamed ? Self.rememberedUnnamed : Self.remembered)
+      until[share] = now + (share.isUnnamed ? Self.rememberedUnnamed : Self.remembered)
     }
   }
 
   /// One of its places is free.
   func remove(_ share: Share) {
     guard !share.isUnnamed else { return }
-    until.withLock { _ = $0.removeValue(forKey: share.holder) }
+    until.withLock { _ = $0.removeValue(forKey: share) }
   }
 }
