@@ -25,7 +25,7 @@ REQUEST = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FO
 SLOW = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
         "Content-Length: 4000\r\n\r\ngrant_type=").encode()
 CONNECTIONS, SLOW_CONNECTIONS, TOGETHER = 64, 600, 32
-NEW_GROUPS = 150
+NEW_GROUPS, BURST = 150, 128
 # Enough for all event loops; closing one takes LINGER_SECONDS.
 DESCRIPTORS, LINGER_SECONDS = 64, 30
 # Earlier kernels cannot refuse descriptors (SO_PASSRIGHTS).
@@ -160,6 +160,25 @@ def pass_descriptors(tell):
     return dict(counts)
 
 
+def burst(_):
+    """A request on each of many connections that are opened at once: how many had which status."""
+    statuses = collections.Counter()
+    with contextlib.ExitStack() as open_ones:
+        clients = [open_ones.enter_context(socket.socket()) for _ in range(BURST)]
+        for one in clients:
+            one.setblocking(False)
+            one.connect_ex(ADDRESS)
+        for one in clients:
+            one.settimeout(HTTP_SECONDS)
+            try:
+                one.sendall(REQUEST)
+                words = one.recv(1 << 16).split(b" ")
+                statuses[words[1].decode() if len(words) > 1 else "closed"] += 1
+            except OSError as error:
+                statuses[type(error).__name__] += 1
+    return dict(statuses)
+
+
 def ask_once(_):
     return ask()
 
@@ -211,6 +230,17 @@ def new_groups(stage):
         (all(done), f"attackers: {done}")])
 
 
+def new_unit(stage):
+    """A unit opens 128 connections at once as its first ones, while another user opens connections without an end."""
+    stage.begin("main", more=SECTION)
+    stage.sign_in("main", "shared")
+    attacker = stage.attack(stage.machine.user("ruleless"), churn)
+    attacker.next(60)
+    statuses = stage.once(stage.machine.unit("burst"), burst, seconds=60)
+    count = attacker.finish()
+    return hold([(statuses == {"200": BURST}, f"the unit's requests: {statuses}"), (count > 0, f"attacker: {count}")])
+
+
 def descriptors(stage):
     """A user without a rule sends descriptors over the Unix socket, which take long to close."""
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) < REFUSING_KERNEL:
@@ -232,4 +262,5 @@ def descriptors(stage):
 
 
 CASES = {
-    "http-descriptors": descriptors, "http-load": load, "http-new-groups": new_groups, "http-slow-bodies": slow_bodies}
+    "http-descriptors": descriptors, "http-load": load, "http-new-groups": new_groups, "http-new-unit": new_unit,
+    "http-slow-bodies": slow_bodies}
