@@ -232,7 +232,10 @@ let package = Package(
     tests("CallersTests", ["Callers", "CLinux", "Principals"]),
     tests(
       "HTTPServerTests",
-      ["HTTPServer", "Listening", "Principals", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
+      [
+        "HTTPServer", "Callers", "CLinux", "Listening", "Principals", "TestSupport", "BrokerAPI", nioCore, nioPosix,
+        nioHTTP1, logging,
+      ]),
     tests(
       "LoopbackTests",
       [

@@ -29,24 +29,25 @@ import Testing
   func unknown() {
     #expect(callers.known(peer(33, group: 0))?.unit == nil && callers.known(peer(33, group: 0))?.uid == 33)
     #expect(callers.known(peer(33, group: 9)) == nil)
-    groups.lose(9)
+    groups.lose(9, of: 33)
     #expect(callers.known(peer(33, group: 9))?.holder == .user(33))
     #expect(callers.withoutUnit(peer(33, group: 7)).unit == nil)
     #expect(callers.holder(of: peer(33, group: 9)) == .user(33) && callers.holder(of: peer(0, group: 9)) == .root)
     #expect(callers.holder(of: peer(geteuid(), group: 9)) == (geteuid() == 0 ? .root : .owner))
   }
 
-  @Test("a group that was not found is remembered, and no more of them than the limit")
+  @Test("a group that was not found is remembered, and no more of a user than the limit")
   func lost() {
-    for group in 1...UInt64(ControlGroups.limit) { groups.lose(group) }
-    #expect(groups.isLost(1) && groups.isLost(UInt64(ControlGroups.limit)) && !groups.isLost(5000))
-    groups.lose(5000)
-    #expect(groups.isLost(5000) && !groups.isLost(1))
+    groups.lose(9999, of: 34)
+    for group in 1...UInt64(ControlGroups.limitOfOwner) { groups.lose(group, of: 33) }
+    #expect(groups.isLost(1) && groups.isLost(UInt64(ControlGroups.limitOfOwner)) && !groups.isLost(5000))
+    groups.lose(5000, of: 33)
+    #expect(groups.isLost(5000) && !groups.isLost(1) && groups.isLost(9999))
   }
 
   @Test("group 0 is none: it is neither kept nor found")
   func none() throws {
     groups.learn(0, try #require(CGroup("0::/system.slice/web.service\n")))
-    #expect(groups[0] == nil && groups.find(0) == nil && !groups.isLost(0))
+    #expect(groups[0] == nil && groups.find(0, of: 33) == nil && !groups.isLost(0))
   }
 }

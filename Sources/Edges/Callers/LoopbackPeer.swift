@@ -78,7 +78,9 @@ package final class LoopbackCallers: Sendable {
   }
 
   /// The same with a look at the tree of control groups, which blocks for milliseconds.
-  package func find(_ peer: LoopbackPeer) -> Caller { caller(peer, groups.find(peer.group)) }
+  package func find(_ peer: LoopbackPeer) -> Caller {
+    caller(peer, groups.find(peer.group, of: SubordinateUsers.shared.owner(of: peer.uid) ?? peer.uid))
+  }
 
   /// The caller, where its unit cannot be looked for now: no rule on units matches.
   package func withoutUnit(_ peer: LoopbackPeer) -> Caller { caller(peer, nil) }

@@ -1,3 +1,4 @@
+import CLinux
 import Callers
 import Glibc
 public import Listening
@@ -128,6 +129,7 @@ public final class HTTPServer: Sendable {
         let (descriptor, file) = try SocketFile.bind(path, mode: limits.mode)
         socketFile.withLock { $0 = file }
         Self.setUp(descriptor)
+        refuseDescriptors(descriptor, path)
         _ = listen(descriptor, limits.backlog)
         try await accept([Acceptor.Listener(descriptor: descriptor, address: nil)])
         return path
@@ -142,6 +144,16 @@ public final class HTTPServer: Sendable {
     } catch {
       throw HTTPServerError(address: address, code: EINVAL)
     }
+  }
+
+  /// A thread that reads or closes a connection also closes the descriptors that the client has sent. That takes as long
+  /// as the client wants, and delays all other connections. Called before listen(2).
+  private func refuseDescriptors(_ descriptor: Int32, _ path: String) {
+    // Only root and the broker's own user can connect to a socket without these modes.
+    guard clinux_refuse_descriptors(descriptor) != 0, limits.mode & 0o066 != 0 else { return }
+    logger.warning(
+      "this kernel lets any client of \(path) send descriptors, and so delay all HTTP connections",
+      metadata: ["hint": "Use Linux 6.16 or later, or serve a port instead of a Unix socket to other users."])
   }
 
   private func removeFile() { socketFile.withLock { $0.take() }?.remove() }

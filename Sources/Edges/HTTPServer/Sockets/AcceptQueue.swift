@@ -7,12 +7,12 @@ enum AcceptRoom: Hashable, Sendable {
   /// The caller's unit is not known yet. A rule may name it: connections of callers without a rule must not close it.
   case unidentified(user: UInt32)
 
-  /// The maximum that waits; nil: there is only that of the whole queue.
+  /// The maximum that waits; nil: there is only that of the whole queue. A unit may open many connections at its start.
   var limit: Int? {
     switch self {
     case .named: nil
     case .unnamed: 16
-    case .unidentified: 64
+    case .unidentified: 192
     }
   }
 }

@@ -132,6 +132,11 @@ final class Acceptor: Sendable {
         state.withLock({ $0.waiting.reserve(admitted.room) })
       {
         accepted.append((Accepted(descriptor: descriptor, origin: admitted.origin), admitted.room))
+        // The event loop takes them while others are accepted, which have more room then.
+        if accepted.count == AcceptQueue<Accepted>.batch {
+          handOver(accepted)
+          accepted = []
+        }
       } else {
         close(descriptor)
       }

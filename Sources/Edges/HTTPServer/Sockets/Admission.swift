@@ -18,6 +18,8 @@ struct Admission: Sendable {
   private let logger: Logger
   private var connects: ConnectRates
   private var unnamed: ConnectRates
+  /// The rates of callers whose unit is not known yet. A rule may name them: callers without a rule must not use these up.
+  private var unidentified: ConnectRates
   private var refusals = Refusals()
   private static let own = geteuid()
 
@@ -32,6 +34,7 @@ struct Admission: Sendable {
     callers = LoopbackCallers(groups: groups)
     connects = ConnectRates(perSecond: limits.connectsPerSecond)
     unnamed = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
+    unidentified = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
   }
 
   struct Admitted: Sendable {
@@ -53,7 +56,14 @@ struct Admission: Sendable {
         return nobody
       }
       guard isUnlimited(credentials.uid) || isWithinRate(credentials.uid, at: now) else { return nil }
-      guard let caller = try? Peer(of: descriptor, credentials, groups: groups).caller else { return nobody }
+      let caller: Caller
+      do throws(Peer.Failure) {
+        caller = try Peer(of: descriptor, credentials, groups: groups).caller
+      } catch {
+        guard case .exhausted = error else { return nobody }
+        let unknown = Caller(uid: credentials.uid, gid: credentials.gid, groups: [], pid: credentials.pid)
+        return admit(.unidentified(uid: credentials.uid), unknown, isIdentified: false, at: now)
+      }
       return admit(.process(caller), caller, at: now)
     }
     guard let peer = own.withSockAddr({ own, _ in LoopbackPeer(of: descriptor, own: own, other: other) }) else {
@@ -75,19 +85,28 @@ struct Admission: Sendable {
     return false
   }
 
-  /// - Parameter isIdentified: its unit is known.
   private mutating func admit(
     _ origin: HTTPConnection.Origin, _ caller: Caller, isIdentified: Bool = true, at now: NIODeadline
   ) -> Admitted? {
-    guard !isUnlimited(caller.uid) else { return Admitted(origin: origin) }
-    guard !refused.contains(caller.holder, at: now) else { return nil }
-    guard application?.callerClass(of: caller) == .unnamed else { return Admitted(origin: origin) }
+    room(for: caller, isIdentified: isIdentified, at: now).map { Admitted(origin: origin, room: $0) }
+  }
+
+  /// The part of the queue that a connection takes; nil: it is closed.
+  ///
+  /// - Parameter isIdentified: its unit is known.
+  mutating func room(for caller: Caller, isIdentified: Bool, at now: NIODeadline) -> AcceptRoom? {
+    guard !isUnlimited(caller.uid) else { return .named }
+    let share = Share(holder: caller.holder, callerClass: application?.callerClass(of: caller) ?? .named)
+    // The share of a caller whose unit is not known yet may be another one.
+    guard !isIdentified || !refused.contains(share, at: now) else { return nil }
+    guard share.callerClass == .unnamed else { return .named }
     let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
-    guard unnamed.acquire(user, at: now) else {
+    let isWithinRate = isIdentified ? unnamed.acquire(user, at: now) : unidentified.acquire(user, at: now)
+    guard isWithinRate else {
       report(user, unnamed.perSecond, at: now)
       return nil
     }
-    return Admitted(origin: origin, room: isIdentified ? .unnamed : .unidentified(user: user))
+    return isIdentified ? .unnamed : .unidentified(user: user)
   }
 
   private mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {
@@ -106,13 +125,14 @@ final class RefusedCallers: Sendable {
   /// All are forgotten when there are more.
   private static let most = 1024
 
-  private let until = Mutex<[Holder: NIODeadline]>([:])
+  /// A holder's callers without a rule, and those with one, are refused separately.
+  private let until = Mutex<[Share: NIODeadline]>([:])
 
-  func contains(_ holder: Holder, at now: NIODeadline) -> Bool {
+  func contains(_ share: Share, at now: NIODeadline) -> Bool {
     until.withLock { until in
-      guard let end = until[holder] else { return false }
+      guard let end = until[share] else { return false }
       if now < end { return true }
-      until[holder] = nil
+      until[share] = nil
       return false
     }
   }
@@ -120,13 +140,13 @@ final class RefusedCallers: Sendable {
   func add(_ share: Share, at now: NIODeadline = .now()) {
     until.withLock { until in
       if until.count >= Self.most { until = [:] }
-      until[share.holder] = now + (share.isUnnamed ? Self.rememberedUnnamed : Self.remembered)
+      until[share] = now + (share.isUnnamed ? Self.rememberedUnnamed : Self.remembered)
     }
   }
 
   /// One of its places is free.
   func remove(_ share: Share) {
     guard !share.isUnnamed else { return }
-    until.withLock { _ = $0.removeValue(forKey: share.holder) }
+    until.withLock { _ = $0.removeValue(forKey: share) }
   }
 }

@@ -3,8 +3,10 @@
 import collections
 import contextlib
 import http.client
+import os
 import select
 import socket
+import struct
 import time
 
 import measure
@@ -15,6 +17,7 @@ from stage import hold
 PORT = 7817
 ADDRESS = ("127.0.0.1", PORT)
 SECTION = f'[http]\nlisten = "127.0.0.1:{PORT}"\n'
+UNIX = "/run/grantd/http.sock"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 BODY = "grant_type=client_credentials&client_id=shared"
 REQUEST = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
@@ -22,7 +25,11 @@ REQUEST = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FO
 SLOW = (f"POST /token HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nContent-Type: {FORM['Content-Type']}\r\n"
         "Content-Length: 4000\r\n\r\ngrant_type=").encode()
 CONNECTIONS, SLOW_CONNECTIONS, TOGETHER = 64, 600, 32
-NEW_GROUPS = 150
+NEW_GROUPS, BURST = 150, 128
+# Enough for all event loops; closing one takes LINGER_SECONDS.
+DESCRIPTORS, LINGER_SECONDS = 64, 30
+# Earlier kernels cannot refuse descriptors (SO_PASSRIGHTS).
+REFUSING_KERNEL = (6, 16)
 SECONDS, PAUSE_SECONDS, HTTP_SECONDS = 4.0, 0.05, 5
 # Of others' requests; a connection each.
 P99_SECONDS = 0.5
@@ -124,6 +131,54 @@ def churn(tell):
     return count
 
 
+def pass_descriptors(tell):
+    """Sends TCP sockets with unread data and SO_LINGER over the Unix socket; how many the kernel passed and refused."""
+    counts = collections.Counter(passed=0, refused=0)
+    with contextlib.ExitStack() as open_ones:
+        listener = open_ones.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for _ in range(DESCRIPTORS):
+            one = open_ones.enter_context(socket.create_connection(listener.getsockname()))
+            open_ones.enter_context(listener.accept()[0])
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    one.send(bytes(1 << 16))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER_SECONDS))
+            one.setblocking(True)
+            with socket.socket(socket.AF_UNIX) as sender:
+                sender.connect(UNIX)
+                try:
+                    socket.send_fds(sender, [b"G"], [one.fileno()])
+                    counts["passed"] += 1
+                    # The last copy is the receiver's.
+                    one.close()
+                except PermissionError:
+                    counts["refused"] += 1
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+        tell("ready")
+        ended.wait()
+    return dict(counts)
+
+
+def burst(_):
+    """A request on each of many connections that are opened at once: how many had which status."""
+    statuses = collections.Counter()
+    with contextlib.ExitStack() as open_ones:
+        clients = [open_ones.enter_context(socket.socket()) for _ in range(BURST)]
+        for one in clients:
+            one.setblocking(False)
+            one.connect_ex(ADDRESS)
+        for one in clients:
+            one.settimeout(HTTP_SECONDS)
+            try:
+                one.sendall(REQUEST)
+                words = one.recv(1 << 16).split(b" ")
+                statuses[words[1].decode() if len(words) > 1 else "closed"] += 1
+            except OSError as error:
+                statuses[type(error).__name__] += 1
+    return dict(statuses)
+
+
 def ask_once(_):
     return ask()
 
@@ -175,4 +230,37 @@ def new_groups(stage):
         (all(done), f"attackers: {done}")])
 
 
-CASES = {"http-load": load, "http-new-groups": new_groups, "http-slow-bodies": slow_bodies}
+def new_unit(stage):
+    """A unit opens 128 connections at once as its first ones, while another user opens connections without an end."""
+    stage.begin("main", more=SECTION)
+    stage.sign_in("main", "shared")
+    attacker = stage.attack(stage.machine.user("ruleless"), churn)
+    attacker.next(60)
+    statuses = stage.once(stage.machine.unit("burst"), burst, seconds=60)
+    count = attacker.finish()
+    return hold([(statuses == {"200": BURST}, f"the unit's requests: {statuses}"), (count > 0, f"attacker: {count}")])
+
+
+def descriptors(stage):
+    """A user without a rule sends descriptors over the Unix socket, which take long to close."""
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < REFUSING_KERNEL:
+        return "this kernel cannot refuse descriptors"
+    stage.begin("main", more=f'{SECTION}unix = "{UNIX}"\n')
+    stage.sign_in("main", "shared")
+    attacker = stage.attack(stage.machine.user("ruleless"), pass_descriptors)
+    attacker.next(60)
+    victim = stage.act(stage.machine.unit(), sample)
+    victim.next(10)
+    time.sleep(SECONDS)
+    seen = victim.finish()
+    counts = attacker.finish()
+    others = {status: number for status, number in seen["statuses"].items() if status != "200"}
+    return hold([
+        (seen["statuses"].get("200", 0) > 0 and not others, f"the unit's requests: {seen['statuses']}"),
+        (seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}"),
+        (counts["refused"] == DESCRIPTORS, f"descriptors: {counts}")])
+
+
+CASES = {
+    "http-descriptors": descriptors, "http-load": load, "http-new-groups": new_groups, "http-new-unit": new_unit,
+    "http-slow-bodies": slow_bodies}
