@@ -216,7 +216,7 @@ import Testing
     world.provider.release()
     #expect(try await asked.value == "work-a2")
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
-    #expect(world.database.disk.narrowed("work").map(\.accessToken) == [Secret("narrowed")])
+    #expect(world.database.disk.narrowed("work").values.map(\.accessToken) == [Secret("narrowed")])
     #expect(world.provider.reuses == 0)
   }
 
