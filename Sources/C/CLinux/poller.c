@@ -4,13 +4,20 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 _Static_assert(CLINUX_INPUT == (unsigned)EPOLLIN && CLINUX_OUTPUT == (unsigned)EPOLLOUT, "as the kernel has them");
 _Static_assert(CLINUX_ERROR == (unsigned)EPOLLERR && CLINUX_HUNG_UP == (unsigned)EPOLLHUP, "as the kernel has them");
@@ -64,6 +71,35 @@ int clinux_start_thread(const char *name, size_t stack, void (*run)(void *), voi
     pthread_attr_destroy(&attributes);
     if (code != 0) free(thread);
     return code;
+}
+
+static void do_nothing(int signal) { (void)signal; }
+
+/* A signal that is ignored would interrupt nothing. */
+static void handle_interrupts(void) {
+    struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGURG, &action, NULL);
+}
+
+void clinux_interrupt_waits(int64_t microseconds) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local timer_t timer;
+    static _Thread_local int has_timer;
+    if (has_timer) (void)timer_delete(timer);
+    has_timer = 0;
+    if (microseconds <= 0) return;
+    (void)pthread_once(&once, handle_interrupts);
+    sigset_t urgent;
+    sigemptyset(&urgent);
+    sigaddset(&urgent, SIGURG);
+    (void)pthread_sigmask(SIG_UNBLOCK, &urgent, NULL);
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
+    event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) return;
+    const struct timespec time = {.tv_sec = microseconds / 1000000, .tv_nsec = microseconds % 1000000 * 1000};
+    const struct itimerspec times = {.it_interval = time, .it_value = time};
+    has_timer = 1;
+    (void)timer_settime(timer, 0, &times, NULL);
 }
 
 int clinux_wakeup(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }

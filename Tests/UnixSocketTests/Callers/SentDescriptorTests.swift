@@ -1,5 +1,6 @@
 import BrokerAPI
 import CLinux
+import Dispatch
 import Glibc
 import NIOPosix
 import Synchronization
@@ -82,11 +83,28 @@ import Testing
     }
   }
 
+  @Test("the close of a socket that lingers is interrupted") func interrupted() async throws {
+    let system = SystemCalls(refuseDescriptors: { _ in false })
+    try await Served.with(system: system) { served in
+      let slow = try SlowToClose()
+      defer { slow.release() }
+      var sender: RawClient? = try served.client()
+      try await served.turn(for: try #require(sender))
+      try #require(slow.send(over: try #require(sender).descriptor))
+      let begun = ContinuousClock.now
+      sender = nil
+      try await eventually("its place is free") { served.server.connectionCount == 0 }
+      #expect(ContinuousClock.now - begun < SlowToClose.time / 2)
+    }
+  }
+
   @Test(
     "without that refusal, closing a sent descriptor delays no client, read or not",
     arguments: Way.allCases)
   func delaysNobody(way: Way) async throws {
-    let system = SystemCalls(refuseDescriptors: { _ in false })
+    let closes = HeldCloses()
+    defer { closes.release() }
+    let system = SystemCalls(refuseDescriptors: { _ in false }, closeSlowly: closes.close)
     try await Served.with({ $0.requestsInFlight = 1 }, system: system) { served in
       let other = try served.client()
       try await served.turn(for: other)
@@ -113,10 +131,75 @@ import Testing
       // It has a descriptor as long as that lasts, and its place.
       #expect(served.server.connectionCount == 2)
       served.dispatcher.gate.open()
-      slow.release()
+      closes.release()
       try await eventually("its place is free") { served.server.connectionCount == 1 }
     }
   }
+
+  @Test("a user with too many connections that wait to be closed is refused, and no other user is")
+  func waitingToBeClosed() async throws {
+    let (users, closes) = (Users(), HeldCloses())
+    defer { closes.release() }
+    var system = users.system
+    system.refuseDescriptors = { _ in false }
+    system.closeSlowly = closes.close
+    try await Served.with(system: system) { served in
+      users.state.withLock { $0.uid = 1000 }
+      let count = Closer.threadsOfUser + Closer.waitingOfUser
+      try await served.server.holdingUp {
+        for _ in 0..<count {
+          let client = try served.client()
+          let null = open("/dev/null", O_RDONLY | O_CLOEXEC)
+          defer { close(null) }
+          try #require(sendDescriptor(null, over: client.descriptor))
+        }
+      }
+      try await eventually("all were accepted") { users.state.withLock { $0.connected } == count }
+      try await eventually("the threads are busy") { closes.begun == Closer.threadsOfUser }
+      let told = try await users.client(1000, served).linesToEnd()
+      #expect(told.count == 1 && told[0].contains("too many of its connections wait to be closed"), "\(told)")
+      for uid in [2000, 0] as [UInt32] { try await served.turn(for: try await users.client(uid, served)) }
+      #expect(closes.begun == Closer.threadsOfUser)
+      closes.release()
+      try await eventually("all are closed") { closes.ended == count }
+      try await served.turn(for: try await users.client(1000, served))
+    }
+  }
+}
+
+/// close(2) calls that wait until they are released.
+final class HeldCloses: Sendable {
+  private struct State {
+    var begun = 0
+    var ended = 0
+  }
+
+  private let state = Mutex(State())
+  private let released = DispatchSemaphore(value: 0)
+
+  var begun: Int { state.withLock { $0.begun } }
+  var ended: Int { state.withLock { $0.ended } }
+
+  @Sendable func close(_ socket: Int32) {
+    wait()
+    Glibc.close(socket)
+    state.withLock { $0.ended += 1 }
+  }
+
+  /// The same for the number of no descriptor.
+  @Sendable func closeNothing(_: Int32) {
+    wait()
+    state.withLock { $0.ended += 1 }
+  }
+
+  private func wait() {
+    state.withLock { $0.begun += 1 }
+    released.wait()
+    // For the next one.
+    released.signal()
+  }
+
+  func release() { released.signal() }
 }
 
 /// A TCP socket with unread output, which lingers when it is closed.
@@ -165,29 +248,34 @@ final class SlowToClose {
 
   /// With one byte; the last copy is then the receiver's. False: the kernel refused it (errno).
   func send(over socket: Int32, urgently: Bool = false) -> Bool {
-    let control = UnsafeMutableRawBufferPointer.allocate(byteCount: 24, alignment: 8)
-    defer { control.deallocate() }
-    control.initializeMemory(as: UInt8.self, repeating: 0)
-    // CMSG_LEN(4).
-    control.storeBytes(of: 20, toByteOffset: 0, as: Int.self)
-    control.storeBytes(of: SOL_SOCKET, toByteOffset: 8, as: Int32.self)
-    control.storeBytes(of: Int32(SCM_RIGHTS), toByteOffset: 12, as: Int32.self)
-    control.storeBytes(of: descriptor, toByteOffset: 16, as: Int32.self)
-    var byte = UInt8(ascii: " ")
-    let sent = withUnsafeMutablePointer(to: &byte) { byte in
-      var piece = iovec(iov_base: byte, iov_len: 1)
-      return withUnsafeMutablePointer(to: &piece) { piece in
-        var message = msghdr()
-        message.msg_iov = piece
-        message.msg_iovlen = 1
-        message.msg_control = control.baseAddress
-        message.msg_controllen = control.count
-        return sendmsg(socket, &message, Int32(MSG_NOSIGNAL) | (urgently ? Int32(MSG_OOB) : 0))
-      }
-    }
-    guard sent == 1 else { return false }
+    guard sendDescriptor(descriptor, over: socket, urgently: urgently) else { return false }
     close(descriptor)
     descriptor = -1
     return true
   }
+}
+
+/// With one byte. False: the kernel refused it (errno).
+func sendDescriptor(_ descriptor: Int32, over socket: Int32, urgently: Bool = false) -> Bool {
+  let control = UnsafeMutableRawBufferPointer.allocate(byteCount: 24, alignment: 8)
+  defer { control.deallocate() }
+  control.initializeMemory(as: UInt8.self, repeating: 0)
+  // CMSG_LEN(4).
+  control.storeBytes(of: 20, toByteOffset: 0, as: Int.self)
+  control.storeBytes(of: SOL_SOCKET, toByteOffset: 8, as: Int32.self)
+  control.storeBytes(of: Int32(SCM_RIGHTS), toByteOffset: 12, as: Int32.self)
+  control.storeBytes(of: descriptor, toByteOffset: 16, as: Int32.self)
+  var byte = UInt8(ascii: " ")
+  let sent = withUnsafeMutablePointer(to: &byte) { byte in
+    var piece = iovec(iov_base: byte, iov_len: 1)
+    return withUnsafeMutablePointer(to: &piece) { piece in
+      var message = msghdr()
+      message.msg_iov = piece
+      message.msg_iovlen = 1
+      message.msg_control = control.baseAddress
+      message.msg_controllen = control.count
+      return sendmsg(socket, &message, Int32(MSG_NOSIGNAL) | (urgently ? Int32(MSG_OOB) : 0))
+    }
+  }
+  return sent == 1
 }

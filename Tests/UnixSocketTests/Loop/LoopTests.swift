@@ -120,6 +120,20 @@ import Testing
     }
   }
 
+  @Test("if few descriptors are left, root and the broker's own user get them, and others are refused")
+  func reserved() async throws {
+    let last = SocketServer.descriptorLimit - SocketServer.keptBackDescriptors
+    let accepting = Accepting(least: AcceptPace(lastDescriptor: Int32(clamping: last)).lastOfUsers)
+    let users = Users()
+    var system = users.system
+    system.accept = accepting.accept
+    try await Served.with(system: system) { served in
+      let told = try await users.client(1000, served).linesToEnd()
+      #expect(told.count == 1 && told[0].contains("file descriptors are reserved"), "\(told)")
+      for uid in [0, geteuid()] { try await served.turn(for: try await users.client(uid, served)) }
+    }
+  }
+
   @Test("a client that gave up before it was accepted is no reason to pause") func aborted() async throws {
     let accepting = Accepting(failing: ECONNABORTED)
     try await with(accepting) { path, _ in

@@ -65,6 +65,13 @@ import Testing
   func kept(descriptor: Int32, isFree: Bool) {
     #expect(Self.pace().isFree(descriptor) == isFree)
   }
+
+  @Test(
+    "some descriptors are only for root and the broker's own user",
+    arguments: [(100, 87, true), (100, 88, false), (1000, 967, true), (1000, 968, false)] as [(Int32, Int32, Bool)])
+  func reserved(last: Int32, descriptor: Int32, isFree: Bool) {
+    #expect(AcceptPace(lastDescriptor: last).isFreeForUsers(descriptor) == isFree)
+  }
 }
 
 @Suite struct RefusedClientsTests {
@@ -107,7 +114,9 @@ import Testing
     let errors = [1, 1, 2, 1].map { ConnectionHandler.tooMany("\($0)") }
     let lines = errors.map { clients.line(refusing: $0) }
     #expect(lines == errors.map { RPCReply.failure(.null, $0).line() })
-    #expect(String(decoding: clients.lineOfRate, as: UTF8.self).contains("opens more than 1 in a second"))
+    let line = try #require(clients.line(.rate))
+    #expect(String(decoding: line, as: UTF8.self).contains("opens more than 1 in a second"))
+    for cause in [RefusedClients.Cause.closing, .descriptors] { #expect(clients.line(cause) != nil) }
   }
 }
 

@@ -105,6 +105,11 @@ int clinux_poller_wait(int poller, struct clinux_ready *ready, int capacity, int
 /* A detached thread; of its name 15 bytes count. `stack`: bytes; 0: as usual. 0, or the error of pthread_create(3). */
 int clinux_start_thread(const char *name, size_t stack, void (*run)(void *), void *context);
 
+/* From now on SIGURG interrupts the waits of this thread, each time after so many microseconds; 0: no more. A close(2) of
+   a socket that lingers (SO_LINGER) ends then, and so does one of a Unix socket with such sockets in its input. The kernel
+   ends no wait for a file system, such as FUSE. Nothing where there is no timer for it. */
+void clinux_interrupt_waits(int64_t microseconds);
+
 /* eventfd(2), close-on-exec and non-blocking; and what makes it readable. -1 with errno. */
 int clinux_wakeup(void);
 int clinux_wake(int wakeup);

@@ -130,7 +130,7 @@ extension ConnectionHandler {
 
   private func notCounted() {
     client.isCounted = false
-    loop.rates.connects.giveBack(SocketLoop.Arrival.user(of: client.uid))
+    loop.rates.connects.giveBack(client.user)
   }
 
   private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {

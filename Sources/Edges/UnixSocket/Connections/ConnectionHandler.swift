@@ -33,6 +33,8 @@ final class ConnectionHandler {
   /// The other end, as the kernel reported it at accept.
   struct Client {
     fileprivate(set) var uid = UInt32.max
+    /// The same, or the owner of a subordinate user id.
+    fileprivate(set) var user = UInt32.max
     /// On whose account it is counted; no user's until that is known.
     fileprivate(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
     /// It counts in ``ConnectRates`` until it gets a cached token.
@@ -74,8 +76,8 @@ final class ConnectionHandler {
   func start(_ arrival: SocketLoop.Arrival, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { awaitDescriptors() }
     guard let credentials = arrival.credentials else { return refuse(.unidentified) }
-    let (user, wanted, isManager) = (arrival.user, arrival.wanted, arrival.isManager)
-    (client.uid, client.isCounted) = (credentials.uid, !arrival.isUnlimited)
+    let (wanted, isManager) = (arrival.wanted, arrival.isManager)
+    (client.uid, client.user, client.isCounted) = (credentials.uid, arrival.user, !arrival.isUnlimited)
     client.share = arrival.share
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
     do throws(Peer.Failure) {
@@ -83,7 +85,7 @@ final class ConnectionHandler {
       let caller =
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
-        : Caller(uid: user, gid: credentials.gid, groups: [], pid: credentials.pid)
+        : Caller(uid: arrival.user, gid: credentials.gid, groups: [], pid: credentials.pid)
       let callerClass: CallerClass =
         wanted == nil
         ? shared.dispatcher.callerClass(of: .process(caller)) : isManager ? .privileged : .unnamed

@@ -12,9 +12,13 @@ struct AcceptPace {
   static let times = (least: TimeAmount.microseconds(100), most: TimeAmount.milliseconds(5))
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
   static let pause = TimeAmount.milliseconds(100)
+  /// Connections' descriptors that only root and the broker's own user get; fewer if there are few.
+  static let reserved: Int32 = 32
 
   /// From this number on descriptors are for the rest of the process.
   let lastDescriptor: Int32
+  /// From this number on descriptors are for root, the broker's own user and the rest of the process.
+  var lastOfUsers: Int32 { lastDescriptor - min(Self.reserved, lastDescriptor / 8) }
   /// How long accepting may take in this turn.
   private var time = times.least
   /// How many connections are accepted in this turn. Doubled while more are waiting in each turn, since a call that finds
@@ -47,6 +51,9 @@ struct AcceptPace {
 
   /// The lowest free number is returned for a new connection: as many are taken.
   func isFree(_ descriptor: Int32) -> Bool { descriptor < lastDescriptor }
+
+  /// The same for another user than root and the broker's own.
+  func isFreeForUsers(_ descriptor: Int32) -> Bool { descriptor < lastOfUsers }
 
   struct Pause: Equatable {
     /// The unreported pauses before this one, if it must be reported.

@@ -10,16 +10,51 @@ struct RefusedClients {
   static let absorbedPerUser = 8
   static let absorbedUnnamed = 32
 
-  /// The reply to a user who opens too many connections.
-  let lineOfRate: [UInt8]
+  /// Why a client is refused by its user id.
+  enum Cause {
+    /// The user opens too many connections.
+    case rate
+    /// Too many of the user's sockets wait to be closed.
+    case closing
+    /// The remaining descriptors are reserved.
+    case descriptors
+  }
+
+  private let connectsPerSecond: Int
+  private let lines: [Cause: [UInt8]]
   /// Reports of clients that were closed because they did not read.
   var unread = Refusals()
   private var absorbing: [Share: Int] = [:]
   private var latest: (error: RPCError, line: [UInt8])?
 
   init(connectsPerSecond: Int) {
-    let why = "your user opens more than \(connectsPerSecond) in a second"
-    lineOfRate = RPCReply.failure(.null, ConnectionHandler.tooMany(why)).line()
+    self.connectsPerSecond = connectsPerSecond
+    let texts: [Cause: String] = [
+      .rate: "your user opens more than \(connectsPerSecond) in a second",
+      .closing: "your user sent descriptors, and too many of its connections wait to be closed",
+      .descriptors: "the remaining file descriptors are reserved",
+    ]
+    lines = texts.mapValues { RPCReply.failure(.null, ConnectionHandler.tooMany($0)).line() }
+  }
+
+  /// The reply.
+  func line(_ cause: Cause) -> [UInt8]? { lines[cause] }
+
+  /// For the log.
+  func text(_ cause: Cause, of user: UInt32) -> (why: String, hint: String?) {
+    switch cause {
+    case .rate: ("uid \(user) opens more than \(connectsPerSecond) in a second", nil)
+    case .closing:
+      (
+        "uid \(user) sent descriptors, and too many of its connections wait to be closed",
+        "End the user's processes that send descriptors. From Linux 6.16 the kernel refuses descriptors."
+      )
+    case .descriptors:
+      (
+        "the remaining file descriptors are reserved for root and the broker's own user",
+        "List the open files of the broker, or raise LimitNOFILE= of the service."
+      )
+    }
   }
 
   /// Whether one more client may be listened to until it has read why.

@@ -41,35 +41,45 @@ extension SocketLoop {
   func isAdmitted(_ socket: Int32, _ arrival: Arrival, mayReceiveDescriptors: Bool, at now: NIODeadline) -> Bool {
     guard !arrival.isUnlimited else { return true }
     let isWithinRate = rates.connects.acquire(arrival.user, at: now)
-    let drop = { (line: [UInt8]?, share: Share) in
-      self.drop(socket, of: share, line, mayReceiveDescriptors: mayReceiveDescriptors)
-    }
+    let isFull = mayReceiveDescriptors && closer.isFull(arrival.user)
     if shared.system.hasEnded(socket) {
-      drop(nil, arrival.share)
-    } else if !isWithinRate {
-      recordRefusal(of: arrival, at: now)
-      // The service manager would take any bytes for the credential.
-      drop(arrival.wanted == nil ? refused.lineOfRate : nil, arrival.share)
+      if isFull { recordRefusal(of: arrival, .closing, at: now) }
+      drop(socket, of: arrival, nil, mayReceiveDescriptors: mayReceiveDescriptors)
+      return false
+    }
+    let cause: RefusedClients.Cause
+    if !isWithinRate {
+      cause = .rate
+    } else if isFull {
+      cause = .closing
+    } else if !accepting.isFreeForUsers(socket) {
+      cause = .descriptors
     } else {
       return true
     }
+    recordRefusal(of: arrival, cause, at: now)
+    // The service manager would take any bytes for the credential.
+    let line = arrival.wanted == nil ? refused.line(cause) : nil
+    drop(socket, of: arrival, line, mayReceiveDescriptors: mayReceiveDescriptors)
     return false
   }
 
-  private func recordRefusal(of arrival: Arrival, at now: NIODeadline) {
+  private func recordRefusal(of arrival: Arrival, _ cause: RefusedClients.Cause, at now: NIODeadline) {
     shared.table.countRefused()
     shared.table.countHeldBack(.connections, arrival.share)
     guard let others = shared.table.refused(at: now) else { return }
+    let (why, hint) = refused.text(cause, of: arrival.user)
+    var metadata: Logger.Metadata = ["uid": "\(arrival.credentials?.uid ?? .max)"]
+    if let hint { metadata["hint"] = .string(hint) }
     shared.logger.warning(
-      "a connection was refused: uid \(arrival.user) opens more than \(rates.connects.perSecond) in a second\(others > 0 ? "; \(others) more before it" : "")",
-      metadata: ["uid": "\(arrival.credentials?.uid ?? .max)"])
+      "a connection was refused: \(why)\(others > 0 ? "; \(others) more before it" : "")", metadata: metadata)
   }
 
-  private func drop(_ socket: Int32, of share: Share, _ line: [UInt8]?, mayReceiveDescriptors: Bool) {
+  private func drop(_ socket: Int32, of arrival: Arrival, _ line: [UInt8]?, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { Self.awaitDescriptors(on: socket) }
     if let line { _ = line.withUnsafeBytes { clinux_send(socket, $0.baseAddress, $0.count) } }
     if mayReceiveDescriptors, !buffers.emptyInput(of: socket) {
-      closeElsewhere(socket, of: share) {}
+      closer.close(socket, of: Closer.Account(user: arrival.user, isUnnamed: true)) {}
     } else {
       close(socket)
     }

@@ -45,7 +45,7 @@ final class SocketLoop {
   let inbox: LoopInbox
   let poller: Poller
   let shared: ConnectionHandler.Shared
-  private let closer = Closer()
+  let closer: Closer
   var open = OpenConnections()
   var listeners: [Int32: Descriptors] = [:]
   var accepting: AcceptPace
@@ -60,6 +60,7 @@ final class SocketLoop {
     inbox = try LoopInbox()
     poller = try Poller()
     self.shared = shared
+    closer = Closer(close: shared.system.closeSlowly)
     let limits = shared.limits
     accepting = AcceptPace(
       lastDescriptor: Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors))
@@ -163,10 +164,7 @@ final class SocketLoop {
   func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
     // A hang-up is always reported: only once from now on.
     _ = poller.change(handler.socket, handler.token, to: .edge)
-    closeElsewhere(handler.socket, of: handler.share, then: action)
-  }
-
-  func closeElsewhere(_ socket: Int32, of share: Share, then action: @escaping @Sendable () -> Void) {
-    closer.close(socket, of: share, then: action)
+    closer.close(
+      handler.socket, of: Closer.Account(user: handler.client.user, isUnnamed: handler.share.isUnnamed), then: action)
   }
 }

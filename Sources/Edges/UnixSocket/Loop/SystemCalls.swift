@@ -20,4 +20,6 @@ struct SystemCalls: Sendable {
   }
   /// Whether no process can send a descriptor to later connections of a listener.
   var refuseDescriptors: @Sendable (Int32) -> Bool = { clinux_refuse_descriptors($0) == 0 }
+  /// close(2) of a socket with descriptors in its input, which may block.
+  var closeSlowly: @Sendable (Int32) -> Void = { _ = Glibc.close($0) }
 }

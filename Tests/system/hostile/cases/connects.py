@@ -1,8 +1,11 @@
-"""Connections that are opened and closed without a pause: others' new and open ones are served as before."""
+"""Connections that are opened and closed without a pause, also with descriptors: others' are served as before."""
 
 import collections
 import contextlib
+import os
+import pathlib
 import socket
+import struct
 import time
 
 import measure
@@ -19,6 +22,9 @@ NEW_SECONDS, KEPT_SECONDS = 0.15, 0.05
 PAUSE_SECONDS = 0.01
 # Of each attacker; together the 45,000 a second that one process reached on the machine of the report.
 CHURN_RATE = 22500
+# Sockets whose close waits for a minute; then connections with any descriptor, more than the service may have open.
+LINGERING, LINGER_SECONDS, WITH_DESCRIPTORS = 64, 60, 20_000
+SEND_PAUSE_SECONDS, OPEN_DESCRIPTORS = 0.0001, 2000
 
 
 def churn(_):
@@ -72,4 +78,68 @@ def churned(stage):
         (True, f"{count / SECONDS:.0f} connections a second")])
 
 
-CASES = {"connects-churn": churned}
+def lingering():
+    """A TCP socket with unread output, which lingers when it is closed, and its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one.send(bytes(65536))
+    one.setblocking(True)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER_SECONDS))
+    return one, other
+
+
+def send_descriptor(descriptor):
+    """On a new connection, which is closed then. False: the kernel or the broker refused it."""
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(1)
+            one.connect(str(SOCKET))
+            socket.send_fds(one, [b"x"], [descriptor])
+            return True
+    except OSError:
+        return False
+
+
+def send_descriptors(tell):
+    """Blocks as many closing threads as it can, and then lets connections wait behind them; how many it sent."""
+    others, count = [], 0
+    for _ in range(LINGERING):
+        one, other = lingering()
+        others.append(other)
+        count += send_descriptor(one.fileno())
+        one.close()
+    tell("ready")
+    null = os.open("/dev/null", os.O_RDONLY)
+    for _ in range(WITH_DESCRIPTORS):
+        if ended.wait(SEND_PAUSE_SECONDS):
+            break
+        count += send_descriptor(null)
+    ended.wait()
+    return count
+
+
+def descriptors(stage):
+    """Sent descriptors, of which some take long to close, leave the broker's own to other users and to root."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    victims = [stage.act(who, ask_at_once, "shared") for who in (stage.machine.unit(), Who(0))]
+    for victim in victims:
+        victim.next(10)
+    sending = stage.attack(stage.machine.user("ruleless"), send_descriptors)
+    sending.next(30)
+    time.sleep(SECONDS)
+    held = len(os.listdir(pathlib.Path("/proc", str(stage.machine.pid()), "fd")))
+    count = sending.finish()
+    figures = [victim.finish() for victim in victims]
+    met = [(one["served"] and not one["refused"] and one["p99"] <= NEW_SECONDS,
+            f"{name}: {one['served']} served, refused {one['refused']}, p99 {measure.milliseconds(one['p99'])}")
+           for name, one in zip(("the unit", "root"), figures)]
+    return hold([
+        *met, (held <= OPEN_DESCRIPTORS, f"{count} descriptors sent, the broker has {held} open")])
+
+
+CASES = {"connects-churn": churned, "connects-descriptors": descriptors}
