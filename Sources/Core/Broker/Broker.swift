@@ -40,7 +40,7 @@ public final class Broker {
     trail.configure(configuration.audit)
     let cache = TokenCache(inForce, trail: trail, uptime: system.uptime)
     cache.configure(configuration.refresh)
-    let audit = AuditLog(trail, cache, now: system.now, logger)
+    let audit = AuditLog(trail, cache, system, logger)
     door = Door(authorizer: authorizer, audit: audit, requests: RequestTally())
     journal = Journal(store, runtime)
     providers = ProviderDirectory(

@@ -86,7 +86,7 @@ package final class LoopbackCallers: Sendable {
   package func withoutUnit(_ peer: LoopbackPeer) -> Caller { caller(peer, nil) }
 
   /// The holder, before the unit is known.
-  package func holder(of peer: LoopbackPeer) -> Holder { Holder(uid: peer.uid, slice: nil, unit: nil) }
+  package func holder(of peer: LoopbackPeer) -> Holder { .ofUser(peer.uid) }
 
   /// No process is known, so neither its executable nor its groups: no rule on these matches.
   private func caller(_ peer: LoopbackPeer, _ place: CGroup?) -> Caller {

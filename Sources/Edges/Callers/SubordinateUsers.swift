@@ -1,5 +1,5 @@
 import Glibc
-import Principals
+package import Principals
 import Synchronization
 
 /// The owners of subordinate user ids (subuid(5)). Only this machine's files are read: a name server that hangs must
@@ -105,6 +105,9 @@ public final class SubordinateUsers: Sendable {
 }
 
 extension Holder {
+  /// The holder of a user id whose process is not known, such as a stored one.
+  package static func ofUser(_ uid: UInt32) -> Holder { Holder(uid: uid, slice: nil, unit: nil) }
+
   /// Users that the service manager makes up for one unit (`DynamicUser=`; systemd's UIDS-GIDS).
   private static let transientUsers: ClosedRange<UInt32> = 61_184...65_519
 

@@ -1,6 +1,8 @@
 import Broker
+import Callers
 import Glibc
 import OAuth
+import Principals
 import SystemEvents
 
 /// The real clock and the kernel's entropy: the one place that reads them.
@@ -10,7 +12,8 @@ enum Live {
     uptime: { uptime() },
     // ContinuousClock counts suspended time (CLOCK_BOOTTIME).
     sleep: { try? await ContinuousClock().sleep(for: $0) },
-    randomBytes: { randomBytes($0) })
+    randomBytes: { randomBytes($0) },
+    holder: { Holder.ofUser($0) })
 
   /// Calls `attempt` after a pause, unless the task is cancelled before.
   static func retry(after pause: Duration, _ attempt: @escaping @Sendable () async -> Void) -> Task<Void, Never> {

@@ -27,6 +27,18 @@ import Testing
     #expect(turns.first(before: .user(2), at: place, now: .seconds(30)) == nil, "it did not come")
   }
 
+  @Test("The units of a user have one slot in the queue") func units() {
+    var turns = LoginQueue()
+    let units = (0..<LoginQueue.most).map { Holder.unit("a\($0).service", user: 2) }
+    for unit in units { turns.refused(unit, at: place, end: .seconds(600), now: .zero) }
+    turns.refused(.user(3), at: place, end: .seconds(600), now: .zero)
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(1)) == .user(2))
+    #expect(turns.first(before: units[9], at: place, now: .seconds(1)) == nil)
+    #expect(turns.first(before: .user(2), at: place, now: .seconds(1)) == nil)
+    turns.started(units[9], at: place)
+    #expect(turns.first(before: units[0], at: place, now: .seconds(2)) == .user(3))
+  }
+
   @Test("Who comes to the front as the one ahead gives up has a whole turn") func wholeTurn() {
     var turns = LoginQueue()
     turns.refused(.user(2), at: place, end: .zero, now: .zero)

@@ -12,7 +12,7 @@ import Testing
       nonce: nil, verifier: nil, redirectURI: "http://127.0.0.1/callback", scopes: [], resource: nil, maxAge: nil,
       uid: 0,
       startedAt: ManualClock.start, expiresAt: ManualClock.start + .seconds(600))
-    return Login(saved: saved, phase: .pending)
+    return Login(saved: saved, phase: .pending, holder: .root)
   }
 
   @Test("A login is found by its own state while it exists, and by no other") func byState() throws {

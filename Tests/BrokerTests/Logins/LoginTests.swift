@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Principals
 import Providers
 import Testing
 
@@ -128,6 +129,29 @@ import Testing
     #expect(await rig.reason { try await rig.start(as: .user(1000)) } == .overloaded)
     let other = try await rig.start(as: .user(1001))
     #expect(await rig.broker.handleCallback(url: other.callback(), from: .user(1001)).kind == .completed)
+  }
+
+  @Test("A pending login of a subordinate user id counts for its owner after a restart") func subordinateUsers()
+    async throws
+  {
+    let (store, clock) = (MemoryStore(), ManualClock(holder: { .user($0 >= 100_000 ? 1000 : $0) }))
+    let rules = [1000, 1001, 100_000].map { Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login]) }
+    let rig = try await Rig(clock: clock, store: store, configuration: .plain(rules: rules))
+    for _ in 0..<Limit.pendingLoginsPerHolder { _ = try await rig.start(as: .user(100_000)) }
+    let restarted = try await Rig(clock: clock, store: store, configuration: .plain(rules: rules))
+    #expect(await restarted.reason { try await restarted.start(as: .user(1000)) } == .overloaded)
+    _ = try await restarted.start(as: .user(1001))
+  }
+
+  @Test("The record of a login by a subordinate user id counts for its owner") func subordinateRecords() async throws {
+    let clock = ManualClock(holder: { .user($0 >= 100_000 ? 1000 : $0) })
+    let rules = [Rule(name: "r", uid: 100_000, gid: nil, accounts: ["*"], access: [.login])]
+    let rig = try await Rig(clock: clock, configuration: .plain(rules: rules))
+    let login = try await rig.start(as: .user(100_000))
+    #expect(await rig.broker.handleCallback(url: login.callback(), from: .user(100_000)).kind == .completed)
+    await rig.broker.trail.flush()
+    let record = try #require(rig.audit.records.last { $0.entry.method == EventType.loginCompleted.rawValue })
+    #expect(record.entry.who.uid == 100_000 && record.refuser?.holder == .user(1000))
   }
 
   @Test func theLimitHoldsForLoginsThatStartAtOnce() async throws {

@@ -48,6 +48,6 @@ struct Parts {
   }
 
   func audit(_ cache: TokenCache) -> AuditLog {
-    AuditLog(cache.trail, cache, now: clock.system.now, runtime.logger)
+    AuditLog(cache.trail, cache, clock.system, runtime.logger)
   }
 }

@@ -1,6 +1,7 @@
 import Broker
 import Foundation
 import OAuth
+import Principals
 import Synchronization
 
 /// A clock that only a test moves. The wall clock and the timers differ only after a test steps the wall clock.
@@ -23,6 +24,9 @@ final class ManualClock: Sendable {
   static let start = Timestamp(seconds: 1_800_000_000)
 
   private let state = Mutex(State(wall: ManualClock.start))
+  private let holder: @Sendable (UInt32) -> Holder
+
+  init(holder: @escaping @Sendable (UInt32) -> Holder = { Holder(uid: $0) }) { self.holder = holder }
 
   var now: Timestamp { state.withLock { $0.wall } }
   var elapsed: Duration { state.withLock { $0.elapsed } }
@@ -84,7 +88,7 @@ final class ManualClock: Sendable {
   var system: SystemDependencies {
     SystemDependencies(
       now: { self.now }, uptime: { self.elapsed }, sleep: { await self.sleep($0) },
-      randomBytes: { self.randomBytes($0) })
+      randomBytes: { self.randomBytes($0) }, holder: holder)
   }
 }
 

@@ -8,13 +8,13 @@ import Principals
 final class AuditLog: Sendable {
   let trail: AuditTrail
   private let cache: TokenCache
-  private let now: @Sendable () -> Timestamp
+  private let system: SystemDependencies
   let logger: Logger
 
-  init(_ trail: AuditTrail, _ cache: TokenCache, now: @escaping @Sendable () -> Timestamp, _ logger: Logger) {
+  init(_ trail: AuditTrail, _ cache: TokenCache, _ system: SystemDependencies, _ logger: Logger) {
     self.trail = trail
     self.cache = cache
-    self.now = now
+    self.system = system
     self.logger = logger
   }
 
@@ -29,13 +29,13 @@ final class AuditLog: Sendable {
   /// The user whose share it takes; nil: none. An attempt on an account that does not exist is a refusal.
   private func refuser(of entry: AuditEntry, _ caller: Principal?, isReal: Bool) -> AuditSubject? {
     guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else {
-      return (caller?.holder ?? entry.who.uid.map { Holder(uid: $0) }).flatMap(AuditSubject.init(eventsOf:))
+      return (caller?.holder ?? entry.who.uid.map(system.holder)).flatMap(AuditSubject.init(eventsOf:))
     }
     let refuser: AuditSubject
     if let caller {
       refuser = AuditSubject(caller.holder, isNamed: cache.inForce.policy.names(caller))
     } else if let uid = entry.who.uid {
-      refuser = AuditSubject(Holder(uid: uid), isNamed: true)
+      refuser = AuditSubject(system.holder(uid), isNamed: true)
     } else {
       // The broker itself, unless something was refused.
       return entry.isRefusal ? .unknown : nil
@@ -57,7 +57,7 @@ final class AuditLog: Sendable {
       trail.begin(after: try await store.lastID())
     } catch {
       // The clock separates the numbers of this run from stored ones.
-      trail.begin(after: now().milliseconds)
+      trail.begin(after: system.now().milliseconds)
       logger.error(
         "the audit trail cannot be read: \(error.message)", metadata: ["hint": "\(error.hint)"])
     }

@@ -9,7 +9,7 @@ struct Login {
   var phase: Phase
   /// Started in this run of the broker, by its clock.
   var isOfThisRun = false
-  /// The caller that owns the pending login; for an earlier run only the user id is known.
+  /// The caller that owns the pending login; for an earlier run, the owner of the user id.
   let holder: Holder
   /// The user of this login, if the provider named one. The account may know the user from an earlier login.
   var identity: Identity?
@@ -25,11 +25,11 @@ struct Login {
   /// The last failure of a device poll, reported if the login is not completed in time. Only in memory.
   var lastPollFailure: String?
 
-  init(saved: SavedLogin, phase: Phase, isOfThisRun: Bool = false, holder: Holder? = nil) {
+  init(saved: SavedLogin, phase: Phase, isOfThisRun: Bool = false, holder: Holder) {
     self.saved = saved
     self.phase = phase
     self.isOfThisRun = isOfThisRun
-    self.holder = holder ?? Holder(uid: saved.uid)
+    self.holder = holder
   }
 
   enum Phase {

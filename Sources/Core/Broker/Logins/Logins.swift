@@ -54,7 +54,7 @@ final class Logins: Piece {
           [.putLogin(login)], expecting: [.login(login.id)], "the new run of a login")
         guard isMine else { continue }
       }
-      table[login.id] = Login(saved: login, phase: .pending)
+      table[login.id] = Login(saved: login, phase: .pending, holder: system.holder(login.uid))
       if login.device != nil { startPolling(login.id) }
     }
   }

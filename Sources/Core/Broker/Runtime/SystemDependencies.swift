@@ -1,6 +1,7 @@
 public import OAuth
+public import Principals
 
-/// Clock and entropy: read only by the composition root.
+/// Clock, entropy and the owners of user ids: read only by the composition root.
 public struct SystemDependencies: Sendable {
   /// The wall clock: may be wrong, and may step.
   public var now: @Sendable () -> Timestamp
@@ -9,16 +10,20 @@ public struct SystemDependencies: Sendable {
   /// Sleeps on a clock that counts suspended time; ends early when the task is cancelled.
   public var sleep: @Sendable (Duration) async -> Void
   public var randomBytes: @Sendable (Int) -> [UInt8]
+  /// The holder of a user id whose process is not known. A subordinate user id belongs to its owner (subuid(5)).
+  public var holder: @Sendable (UInt32) -> Holder
 
   public init(
     now: @escaping @Sendable () -> Timestamp, uptime: @escaping @Sendable () -> Duration,
     sleep: @escaping @Sendable (Duration) async -> Void,
-    randomBytes: @escaping @Sendable (Int) -> [UInt8]
+    randomBytes: @escaping @Sendable (Int) -> [UInt8],
+    holder: @escaping @Sendable (UInt32) -> Holder = { Holder(uid: $0) }
   ) {
     self.now = now
     self.uptime = uptime
     self.sleep = sleep
     self.randomBytes = randomBytes
+    self.holder = holder
   }
 
   /// From 0 to 1.

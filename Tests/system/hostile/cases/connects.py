@@ -24,7 +24,7 @@ PAUSE_SECONDS = 0.01
 CHURN_RATE = 22500
 # Sockets whose close waits for a minute; then connections with any descriptor, more than the service may have open.
 LINGERING, LINGER_SECONDS, WITH_DESCRIPTORS = 64, 60, 20_000
-OPEN_DESCRIPTORS = 2000
+SEND_PAUSE_SECONDS, OPEN_DESCRIPTORS = 0.0001, 2000
 
 
 def churn(_):
@@ -115,7 +115,7 @@ def send_descriptors(tell):
     tell("ready")
     null = os.open("/dev/null", os.O_RDONLY)
     for _ in range(WITH_DESCRIPTORS):
-        if ended.is_set():
+        if ended.wait(SEND_PAUSE_SECONDS):
             break
         count += send_descriptor(null)
     ended.wait()

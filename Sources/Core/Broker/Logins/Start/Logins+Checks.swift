@@ -96,8 +96,8 @@ extension Logins {
         || isAlike && (try? RedirectURI(login.saved.redirectURI)).map(Self.place) == own
     }
     if let other {
-      // The holder of that login has no need of a turn.
-      if other.holder != caller.holder {
+      // The user of that login has no need of a turn.
+      if other.holder.user != caller.holder.user {
         let end = uptime + max(.zero, other.saved.expiresAt - now)
         table.turns.refused(caller.holder, at: own, end: end, now: uptime)
       }

@@ -19,7 +19,7 @@ extension Logins {
     for search in searches { found += try await journal.store.logins(search) }
     // Who waits for a bare code waits where the login began.
     let new = found.filter { table[$0.id] == nil && $0.exchangesCode }
-    for login in new { table[login.id] = Login(saved: login, phase: .pending) }
+    for login in new { table[login.id] = Login(saved: login, phase: .pending, holder: system.holder(login.uid)) }
     return new.map(\.id)
   }
 
