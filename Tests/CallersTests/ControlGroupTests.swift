@@ -73,18 +73,29 @@ import Testing
     }
   }
 
-  @Test("no more groups are kept than the limit") func bounded() throws {
+  @Test("a unit with many groups displaces only its own") func bounded() throws {
     let groups = ControlGroups()
-    let place = try #require(CGroup(Self.a))
-    for group in 1...UInt64(ControlGroups.limit) { groups.learn(group, place) }
-    #expect((1...UInt64(ControlGroups.limit)).allSatisfy { groups[$0] == place })
-    groups.learn(5000, place)
-    #expect(groups[5000] == place && groups[1] == nil)
-    // The same for texts: each is what it says, also the second time and beyond the limit.
+    let (mine, others) = (try #require(CGroup(Self.a)), try #require(CGroup(Self.b)))
+    groups.learn(9999, others)
+    for group in 1...UInt64(ControlGroups.limitOfOwner) { groups.learn(group, mine) }
+    #expect((1...UInt64(ControlGroups.limitOfOwner)).allSatisfy { groups[$0] == mine })
+    groups.learn(5000, mine)
+    #expect(groups[5000] == mine && groups[1] == nil && groups[9999] == others)
+    // A text is parsed in the same way the second time, and beyond the limit.
     for number in Array(0..<ControlGroups.textLimit + 10) + [0, 1] {
       #expect(groups.parse("0::/system.slice/\(number).service\n")?.unit == "\(number).service")
       #expect(groups.parse("\(number)") == nil)
     }
+  }
+
+  @Test(
+    "the owner of a group is the user of its slice, else its unit",
+    arguments: [
+      ("/user.slice/user-1000.slice/user@1000.service/a.scope", .user(1000)),
+      ("/system.slice/a.service/b", .unit("a.service")), ("/a", .other),
+    ] as [(String, CGroup.Owner)])
+  func owner(_ path: String, _ owner: CGroup.Owner) {
+    #expect(CGroup("0::\(path)\n")?.owner == owner)
   }
 
   @Test("a kernel that cannot say is asked once, and the older way is taken") func unknown() {

@@ -41,8 +41,25 @@ import Testing
     let mine = (0..<ControlGroupTree.mostOfOne + 50).map { "/user.slice/user-1000.slice/user@1000.service/g\($0)/a" }
     try tree(mine + ["/system.slice/z.service/deep/er"]) { tree, id in
       #expect(tree.search(for: id("/system.slice/z.service/deep/er")) == .found("/system.slice/z.service/deep/er"))
-      // Of one's own so many are looked into: 53 of them are not.
-      #expect(mine.contains { tree.search(for: id($0)) == .absent })
+      #expect(mine.contains { tree.search(for: id($0)) == .partial })
+      #expect(tree.search(for: 1) == .partial)
+    }
+  }
+
+  @Test("A group that a search skipped is looked for again, one that does not exist is not")
+  func skipped() throws {
+    let mine = (0..<ControlGroupTree.mostOfOne + 50).map { "/user.slice/user-1000.slice/user@1000.service/g\($0)" }
+    try tree(mine) { tree, id in
+      let (groups, now) = (ControlGroups(), Duration.seconds(5))
+      let skipped = mine.map { id($0) }.first { tree.search(for: $0) == .partial }
+      let hidden = try #require(skipped)
+      #expect(groups.find(hidden, of: 1000, in: tree, at: now) == nil && groups.isLost(hidden, at: now))
+      for path in mine.filter({ id($0) != hidden }).prefix(100) { #expect(rmdir(tree.folder + path) == 0) }
+      #expect(groups.find(hidden, of: 1000, in: tree, at: now) == nil)
+      let later = now + ControlGroups.partialTime
+      #expect(!groups.isLost(hidden, at: later))
+      #expect(groups.find(hidden, of: 1000, in: tree, at: later)?.userSlice == 1000)
+      #expect(groups.find(1, of: 1000, in: tree, at: now) == nil && groups.isLost(1, at: now + .seconds(1_000_000)))
     }
   }
 }

@@ -94,6 +94,15 @@ struct CGroup: Equatable {
   /// Whether it was read from the unified hierarchy, whose ids PIDFD_GET_INFO returns.
   let isOfUnifiedTree: Bool
 
+  /// A party that makes control groups.
+  enum Owner: Hashable, Sendable {
+    case user(UInt32)
+    case unit(String)
+    case other
+  }
+
+  var owner: Owner { userSlice.map(Owner.user) ?? unit.map(Owner.unit) ?? .other }
+
   /// From `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older layout. Nil
   /// if there is none, or if the process is outside of the visible tree.
   init?(_ contents: String) {

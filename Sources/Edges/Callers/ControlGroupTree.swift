@@ -21,40 +21,71 @@ struct ControlGroupTree {
     /// The path below the tree's root, as `/proc/PID/cgroup` has it.
     case found(String)
     case absent
-    /// Not all of it could be looked at now.
+    /// It is not among the examined directories, and some were skipped: a unit or a user has too many.
+    case partial
+    /// There is no descriptor or memory to examine all now.
     case incomplete
+  }
+
+  /// The progress of one search.
+  private struct Examined {
+    private var counts: [String: Int] = [:]
+    private var total = 0
+    private(set) var isPartial = false
+    var isIncomplete = false
+
+    /// False: there are too many, and the directory is skipped.
+    mutating func add(of owner: String) -> Bool {
+      guard total < ControlGroupTree.most, counts[owner, default: 0] < ControlGroupTree.mostOfOne else {
+        isPartial = true
+        return false
+      }
+      total += 1
+      counts[owner, default: 0] += 1
+      return true
+    }
   }
 
   func search(for id: UInt64) -> Search {
     var status = stat()
     if stat(folder, &status) == 0, UInt64(status.st_ino) == id { return .found("/") }
-    var isComplete = true
+    var examined = Examined()
     // Breadth first: units are near the root.
     var level = [""]
-    var counts: [String: Int] = [:]
-    var all = 0
     while !level.isEmpty {
       var next: [String] = []
       for path in level {
-        guard let children = Self.folders(in: folder + path) else {
-          isComplete = false
-          continue
-        }
-        for child in children {
-          let below = "\(path)/\(child.name)"
-          if child.inode == id { return .found(below) }
-          let owner = Self.owner(of: below)
-          // A user with more takes nothing from the others' share.
-          guard counts[owner, default: 0] < Self.mostOfOne else { continue }
-          counts[owner, default: 0] += 1
-          all += 1
-          guard all < Self.most else { return .incomplete }
-          next.append(below)
-        }
+        if let found = child(of: path, with: id, &examined, &next) { return .found(found) }
       }
       level = next
     }
-    return isComplete ? .absent : .incomplete
+    if examined.isIncomplete { return .incomplete }
+    return examined.isPartial ? .partial : .absent
+  }
+
+  /// The child with the id; nil: none of the examined ones, which are appended to `next`.
+  private func child(
+    of path: String, with id: UInt64, _ examined: inout Examined, _ next: inout [String]
+  ) -> String? {
+    let owner = Self.ownerOfChildren(of: path)
+    guard let stream = opendir(folder + path) else {
+      // A directory that was removed has no children.
+      if Peer.Failure.exhausted(by: errno) != nil { examined.isIncomplete = true }
+      return nil
+    }
+    defer { closedir(stream) }
+    while let entry = readdir(stream) {
+      guard Self.isChild(entry) else { continue }
+      // The owner may have any number of further ones.
+      if let owner, !examined.add(of: owner) { return nil }
+      guard let name = Self.name(of: entry) else { continue }
+      let below = "\(path)/\(name)"
+      if UInt64(entry.pointee.d_ino) == id { return below }
+      // A user with more takes nothing from the others' share.
+      if owner == nil, !examined.add(of: Self.owner(of: below)) { continue }
+      next.append(below)
+    }
+    return nil
   }
 
   /// The owner of a directory: its unit, or its user's slice.
@@ -65,38 +96,54 @@ struct ControlGroupTree {
     return components[..<min(end + 1, components.endIndex)].joined(separator: "/")
   }
 
-  /// Nil if there is no descriptor or memory to examine it. A removed one has none.
-  private static func folders(in path: String) -> [(name: String, inode: UInt64)]? {
-    guard let stream = opendir(path) else { return Peer.Failure.exhausted(by: errno) == nil ? [] : nil }
-    defer { closedir(stream) }
-    var found: [(String, UInt64)] = []
-    while let entry = readdir(stream) {
-      guard entry.pointee.d_type == UInt8(DT_DIR) else { continue }
-      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(validatingCString: $0) }
-      }
-      guard let name, name != ".", name != ".." else { continue }
-      found.append((name, UInt64(entry.pointee.d_ino)))
+  /// The owner of all children of a directory; nil: each has another one.
+  private static func ownerOfChildren(of path: String) -> String? {
+    let components = path.split(separator: "/")
+    let isOwned =
+      components.first == "user.slice" ? components.count > 1 : components.contains { !$0.hasSuffix(".slice") }
+    return isOwned ? owner(of: path) : nil
+  }
+
+  private static func isChild(_ entry: UnsafeMutablePointer<dirent>) -> Bool {
+    guard entry.pointee.d_type == UInt8(DT_DIR) else { return false }
+    let name = entry.pointee.d_name
+    // Not "." or "..".
+    return name.0 != 0x2E || (name.1 != 0 && (name.1 != 0x2E || name.2 != 0))
+  }
+
+  private static func name(of entry: UnsafeMutablePointer<dirent>) -> String? {
+    withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+      pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(validatingCString: $0) }
     }
-    return found
   }
 }
 
 extension ControlGroups {
-  /// The path of a control group with a known id; nil if it was removed, or is invisible.
-  func find(_ group: UInt64) -> CGroup? {
+  /// The path of a control group with a known id; nil if it was removed, is invisible, or cannot be looked for now.
+  ///
+  /// - Parameters:
+  ///   - user: whose process is in it.
+  ///   - now: by the clock of ``isLost(_:at:)``.
+  func find(
+    _ group: UInt64, of user: UInt32, in tree: @autoclosure () -> ControlGroupTree? = ControlGroupTree(),
+    at now: Duration
+  ) -> CGroup? {
     guard group != 0 else { return nil }
     if let known = self[group] { return known }
-    guard !isLost(group) else { return nil }
-    switch ControlGroupTree()?.search(for: group) {
+    guard !isLost(group, at: now) else { return nil }
+    switch tree()?.search(for: group) {
     case .found(let path)?:
       guard let place = CGroup("0::\(path)") else { break }
       learn(group, place)
       return place
+    // Its owner may have hidden it with others, which can be removed later.
+    case .partial?:
+      lose(group, of: user, until: now + Self.partialTime)
+      return nil
     case .incomplete?: return nil
     case .absent?, nil: break
     }
-    lose(group)
+    lose(group, of: user)
     return nil
   }
 }

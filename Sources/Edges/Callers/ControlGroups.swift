@@ -5,10 +5,13 @@ import Synchronization
 /// A cache of the units of control groups, by the kernel's id of the group (cgroups(7)). An id is never reused, and a
 /// group of the unified hierarchy is never renamed, so an entry stays true.
 package final class ControlGroups: Sendable {
-  /// Entries; the cache is emptied when it is full.
-  static let limit = 1024
-  /// The same for parsed texts, of 4 KiB at most each: used where the id does not determine the unit.
+  /// Entries in total, and of one user or unit: a user can make any number of groups.
+  static let limit = 4096
+  static let limitOfOwner = 256
+  /// Parsed texts, of 4 KiB at most each: used where the id does not determine the unit. All are removed when they are more.
   static let textLimit = 256
+  /// The time after which a group is looked for again that a search did not find and may have skipped.
+  static let partialTime = Duration.seconds(10)
 
   /// The answer of PIDFD_GET_INFO.
   enum PidfdInfo: Equatable {
@@ -19,11 +22,19 @@ package final class ControlGroups: Sendable {
     case unsupported
   }
 
-  private let known = Mutex<[UInt64: CGroup]>([:])
+  /// A group that was looked for and not found.
+  private struct Lost {
+    /// By the clock of the callers. Nil: it does not exist, and its id is never given again.
+    var end: Duration?
+  }
+
+  private let known = Mutex(
+    OwnedCache<UInt64, CGroup.Owner, CGroup>(limit: ControlGroups.limit, limitOfOwner: ControlGroups.limitOfOwner))
   private let texts = Mutex<[String: CGroup?]>([:])
   private let isUnsupported = Atomic(false)
-  /// Groups that were looked for and not found: an id is never given again.
-  private let lost = Mutex<Set<UInt64>>([])
+  /// By the user whose process was in it.
+  private let lost = Mutex(
+    OwnedCache<UInt64, UInt32, Lost>(limit: ControlGroups.limit, limitOfOwner: ControlGroups.limitOfOwner))
 
   package init() {}
 
@@ -41,13 +52,17 @@ package final class ControlGroups: Sendable {
 
   subscript(group: UInt64) -> CGroup? { group == 0 ? nil : known.withLock { $0[group] } }
 
-  func isLost(_ group: UInt64) -> Bool { lost.withLock { $0.contains(group) } }
+  /// - Parameter now: by any clock that does not step.
+  func isLost(_ group: UInt64, at now: Duration) -> Bool {
+    guard let entry = lost.withLock({ $0[group] }) else { return false }
+    return entry.end.map { now < $0 } ?? true
+  }
 
-  func lose(_ group: UInt64) {
-    lost.withLock { lost in
-      if lost.count >= Self.limit { lost = [] }
-      lost.insert(group)
-    }
+  /// - Parameters:
+  ///   - user: whose process was in it.
+  ///   - end: when it may be looked for again; nil: never.
+  func lose(_ group: UInt64, of user: UInt32, until end: Duration? = nil) {
+    lost.withLock { $0.insert(Lost(end: end), for: group, of: user) }
   }
 
   /// Parses `/proc/PID/cgroup`.
@@ -65,9 +80,6 @@ package final class ControlGroups: Sendable {
   func learn(_ group: UInt64, _ read: CGroup) {
     // In the older layout systemd's hierarchy is not the one that the id is of.
     guard group != 0, read.isOfUnifiedTree else { return }
-    known.withLock { known in
-      if known.count >= Self.limit { known = [:] }
-      known[group] = read
-    }
+    known.withLock { $0.insert(read, for: group, of: read.owner) }
   }
 }

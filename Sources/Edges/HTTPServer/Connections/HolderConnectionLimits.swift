@@ -50,7 +50,8 @@ final class HolderConnectionLimits: HTTPPlaces {
 
   /// - Parameter isSearched: its unit was looked for. Where that could not be done, it has none.
   private func identify(_ peer: LoopbackPeer, _ connection: HTTPConnection, isSearched: Bool = false) {
-    if let caller = callers.known(peer) ?? (isSearched ? callers.withoutUnit(peer) : nil) {
+    let known = callers.known(peer, at: NIODeadline.now().sinceBoot)
+    if let caller = known ?? (isSearched ? callers.withoutUnit(peer) : nil) {
       return begin(connection, caller, of: share(of: caller), peer: peer)
     }
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
@@ -70,10 +71,10 @@ final class HolderConnectionLimits: HTTPPlaces {
     }
     lookups[holder] = [again(isSearched: true)]
     let callers = self.callers
-    NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer) }.assumeIsolated().whenComplete {
-      [self] _ in
-      for again in lookups.removeValue(forKey: holder) ?? [] { again() }
-    }
+    NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer, at: NIODeadline.now().sinceBoot) }
+      .assumeIsolated().whenComplete { [self] _ in
+        for again in lookups.removeValue(forKey: holder) ?? [] { again() }
+      }
   }
 
   // MARK: Places
