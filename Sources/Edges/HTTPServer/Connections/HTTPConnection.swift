@@ -28,6 +28,8 @@ public final class HTTPConnection: Sendable {
   enum Origin: Sendable {
     case process(Caller)
     case peer(LoopbackPeer)
+    /// There was no descriptor or memory to identify the process.
+    case unidentified(uid: UInt32)
     /// No process here has the other end: it ended, or is in another network namespace.
     case nobody
   }
@@ -96,6 +98,7 @@ public final class HTTPConnection: Sendable {
     switch origin {
     case .process(let caller): caller.holder
     case .peer(let peer): Holder(uid: peer.uid)
+    case .unidentified(let uid): Holder(uid: uid)
     case .nobody: .user(.max)
     }
   }

@@ -36,6 +36,8 @@ final class HolderConnectionLimits: HTTPPlaces {
     case .process(let caller): begin(connection, caller, of: share(of: caller), peer: nil)
     case .peer(let peer) where application.identifiesCallers: identify(peer, connection)
     case .peer(let peer): begin(connection, nil, of: share(callers.holder(of: peer)), peer: nil)
+    case .unidentified(let uid) where application.identifiesCallers: refuseUnidentified(connection, Holder(uid: uid))
+    case .unidentified(let uid): begin(connection, nil, of: share(Holder(uid: uid)), peer: nil)
     case .nobody where !application.identifiesCallers: begin(connection, nil, of: share(.user(.max)), peer: nil)
     case .nobody: connection.close()
     }
@@ -48,12 +50,13 @@ final class HolderConnectionLimits: HTTPPlaces {
   /// The share of a caller that the policy does not know.
   private func share(_ holder: Holder) -> Share { Share(holder: holder, callerClass: .named) }
 
-  /// - Parameter isSearched: its unit was looked for. Where that could not be done, it has none.
+  /// - Parameter isSearched: its unit was looked for.
   private func identify(_ peer: LoopbackPeer, _ connection: HTTPConnection, isSearched: Bool = false) {
-    let known = callers.known(peer, at: NIODeadline.now().sinceBoot)
-    if let caller = known ?? (isSearched ? callers.withoutUnit(peer) : nil) {
+    if let caller = callers.known(peer, at: NIODeadline.now().sinceBoot) {
       return begin(connection, caller, of: share(of: caller), peer: peer)
     }
+    // The search could not be completed: a rule may be for the caller's unit.
+    if isSearched { return refuseUnidentified(connection, callers.holder(of: peer)) }
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
     let holder = callers.holder(of: peer)
     let waiting = share(holder)
@@ -75,6 +78,11 @@ final class HolderConnectionLimits: HTTPPlaces {
       .assumeIsolated().whenComplete { [self] _ in
         for again in lookups.removeValue(forKey: holder) ?? [] { again() }
       }
+  }
+
+  /// Answers that the caller cannot be identified now. It needs a place for that, as callers without a rule do.
+  private func refuseUnidentified(_ connection: HTTPConnection, _ holder: Holder) {
+    begin(connection, nil, of: Share(holder: holder, callerClass: .unnamed), peer: nil, isIdentified: false)
   }
 
   // MARK: Places
@@ -124,7 +132,9 @@ final class HolderConnectionLimits: HTTPPlaces {
     connection.releasePlace(of: one.share)
   }
 
-  private func begin(_ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?) {
+  private func begin(
+    _ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?, isIdentified: Bool = true
+  ) {
     // It was closed while its unit was looked for.
     guard connection.progress != .over else { return }
     guard !isClosed, admit(share) else {
@@ -134,7 +144,9 @@ final class HolderConnectionLimits: HTTPPlaces {
     open[ObjectIdentifier(connection)] = Open(connection: connection, share: share)
     let application = self.application
     @Sendable func begin() {
-      connection.begin(application.conversation(with: caller), caller: caller, of: share, peer: peer)
+      let conversation: any HTTPConversation =
+        isIdentified ? application.conversation(with: caller) : UnidentifiedConversation()
+      connection.begin(conversation, caller: caller, of: share, peer: peer)
     }
     // On the same loop at once: nothing is gained by another turn.
     connection.channel.eventLoop.inEventLoop ? begin() : connection.channel.eventLoop.execute(begin)

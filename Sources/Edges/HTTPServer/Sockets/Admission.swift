@@ -56,7 +56,14 @@ struct Admission: Sendable {
         return nobody
       }
       guard isUnlimited(credentials.uid) || isWithinRate(credentials.uid, at: now) else { return nil }
-      guard let caller = try? Peer(of: descriptor, credentials, groups: groups).caller else { return nobody }
+      let caller: Caller
+      do throws(Peer.Failure) {
+        caller = try Peer(of: descriptor, credentials, groups: groups).caller
+      } catch {
+        guard case .exhausted = error else { return nobody }
+        let unknown = Caller(uid: credentials.uid, gid: credentials.gid, groups: [], pid: credentials.pid)
+        return admit(.unidentified(uid: credentials.uid), unknown, isIdentified: false, at: now)
+      }
       return admit(.process(caller), caller, at: now)
     }
     guard let peer = own.withSockAddr({ own, _ in LoopbackPeer(of: descriptor, own: own, other: other) }) else {
