@@ -14,23 +14,24 @@ import Testing
   @Test("its unit is that of a known group; neither a program nor a group of users is known")
   func unit() throws {
     groups.learn(7, try #require(CGroup("0::/system.slice/web.service\n")))
-    let web = try #require(callers.known(peer(33, group: 7)))
+    let web = try #require(callers.known(peer(33, group: 7), at: .zero))
     #expect(
       web.uid == 33 && web.unit == "web.service" && web.userUnit == nil && web.holder == .unit("web.service", user: 33))
     #expect(web.pid == 0 && web.executable == nil && web.groups.isEmpty && web.gid == .max && !web.isSubordinate)
     groups.learn(8, try #require(CGroup("0::/user.slice/user-4321.slice/user@4321.service/app.slice/mail.service\n")))
-    let mail = try #require(callers.known(peer(4321, group: 8)))
+    let mail = try #require(callers.known(peer(4321, group: 8), at: .zero))
     #expect(mail.unit == "user@4321.service" && mail.userUnit == "mail.service" && mail.holder == .user(4321))
     // The process of another user in the same slice is charged to the slice's user.
-    #expect(callers.known(peer(60_000, group: 8))?.holder == .user(4321))
+    #expect(callers.known(peer(60_000, group: 8), at: .zero)?.holder == .user(4321))
   }
 
   @Test("a caller of a kernel without ids of groups is known by its user, one of a new group is looked for")
   func unknown() {
-    #expect(callers.known(peer(33, group: 0))?.unit == nil && callers.known(peer(33, group: 0))?.uid == 33)
-    #expect(callers.known(peer(33, group: 9)) == nil)
+    let other = callers.known(peer(33, group: 0), at: .zero)
+    #expect(other?.unit == nil && other?.uid == 33)
+    #expect(callers.known(peer(33, group: 9), at: .zero) == nil)
     groups.lose(9, of: 33)
-    #expect(callers.known(peer(33, group: 9))?.holder == .user(33))
+    #expect(callers.known(peer(33, group: 9), at: .zero)?.holder == .user(33))
     #expect(callers.withoutUnit(peer(33, group: 7)).unit == nil)
     #expect(callers.holder(of: peer(33, group: 9)) == .user(33) && callers.holder(of: peer(0, group: 9)) == .root)
     #expect(callers.holder(of: peer(geteuid(), group: 9)) == (geteuid() == 0 ? .root : .owner))
@@ -40,14 +41,15 @@ import Testing
   func lost() {
     groups.lose(9999, of: 34)
     for group in 1...UInt64(ControlGroups.limitOfOwner) { groups.lose(group, of: 33) }
-    #expect(groups.isLost(1) && groups.isLost(UInt64(ControlGroups.limitOfOwner)) && !groups.isLost(5000))
+    let areLost = [1, UInt64(ControlGroups.limitOfOwner), 5000].map { groups.isLost($0, at: .zero) }
+    #expect(areLost == [true, true, false])
     groups.lose(5000, of: 33)
-    #expect(groups.isLost(5000) && !groups.isLost(1) && groups.isLost(9999))
+    #expect(groups.isLost(5000, at: .zero) && !groups.isLost(1, at: .zero) && groups.isLost(9999, at: .zero))
   }
 
   @Test("group 0 is none: it is neither kept nor found")
   func none() throws {
     groups.learn(0, try #require(CGroup("0::/system.slice/web.service\n")))
-    #expect(groups[0] == nil && groups.find(0, of: 33) == nil && !groups.isLost(0))
+    #expect(groups[0] == nil && groups.find(0, of: 33, at: .zero) == nil && !groups.isLost(0, at: .zero))
   }
 }

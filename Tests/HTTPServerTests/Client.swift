@@ -1,6 +1,9 @@
 import Glibc
-import HTTPServer
+import NIOCore
+import NIOPosix
 import Testing
+
+@testable import HTTPServer
 
 /// A socket that is connected there.
 func connected(to address: LocalListener) throws -> Int32 {
@@ -30,10 +33,36 @@ func connected(to address: LocalListener) throws -> Int32 {
     }
   let descriptor = socket(family, Int32(SOCK_STREAM.rawValue), 0)
   try #require(code(descriptor) == 0)
-  // A test that waits longer has failed.
+  limitWait(of: descriptor)
+  return descriptor
+}
+
+/// A test that waits longer has failed.
+private func limitWait(of descriptor: Int32) {
   var patience = timeval(tv_sec: 60, tv_usec: 0)
   setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-  return descriptor
+}
+
+/// A connection that no server has accepted, and its client's socket.
+func accepted(
+  on loop: any EventLoop, _ limits: HTTPServer.Limits
+) async throws -> (channel: any Channel, client: Int32) {
+  var ends: [CInt] = [-1, -1]
+  let code = socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0, &ends)
+  try #require(code == 0)
+  _ = fcntl(ends[0], F_SETFL, O_NONBLOCK)
+  limitWait(of: ends[1])
+  let channel = try await ClientBootstrap(group: loop)
+    .channelInitializer { channel in
+      channel.eventLoop.makeCompletedFuture {
+        try channel.pipeline.syncOperations.addHandler(IncomingBytes(limits))
+      }
+    }
+    .channelOption(.maxMessagesPerRead, value: 1)
+    .channelOption(.autoRead, value: false)
+    .channelOption(.allowRemoteHalfClosure, value: true)
+    .withConnectedSocket(ends[0]).get()
+  return (channel, ends[1])
 }
 
 private func withBytes<Address>(

@@ -10,27 +10,9 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct UnidentifiedCallerTests {
   /// The answer to a request of such a caller.
   private func answer(_ application: any CallerApplication, to request: String) async throws -> String {
-    var ends: [CInt] = [-1, -1]
-    let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
-    let code = socketpair(AF_UNIX, kind, 0, &ends)
-    try #require(code == 0)
-    let (own, other) = (ends[0], ends[1])
-    defer { close(other) }
-    _ = fcntl(own, F_SETFL, O_NONBLOCK)
-    // A test that waits longer has failed.
-    var patience = timeval(tv_sec: 60, tv_usec: 0)
-    setsockopt(other, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     let (loop, limits) = (MultiThreadedEventLoopGroup.singleton.next(), HTTPServer.Limits())
-    let channel = try await ClientBootstrap(group: loop)
-      .channelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(IncomingBytes(limits))
-        }
-      }
-      .channelOption(.maxMessagesPerRead, value: 1)
-      .channelOption(.autoRead, value: false)
-      .channelOption(.allowRemoteHalfClosure, value: true)
-      .withConnectedSocket(own).get()
+    let (channel, other) = try await accepted(on: loop, limits)
+    defer { close(other) }
     try await loop.submit {
       let served = NIOLoopBound(ServedConnections(limits, application.checks, loop: loop), eventLoop: loop)
       let places = HolderConnectionLimits(

@@ -121,10 +121,12 @@ struct ControlGroupTree {
 extension ControlGroups {
   /// The path of a control group with a known id; nil if it was removed, is invisible, or cannot be looked for now.
   ///
-  /// - Parameter user: whose process is in it.
+  /// - Parameters:
+  ///   - user: whose process is in it.
+  ///   - now: by the clock of ``isLost(_:at:)``.
   func find(
     _ group: UInt64, of user: UInt32, in tree: @autoclosure () -> ControlGroupTree? = ControlGroupTree(),
-    at now: ContinuousClock.Instant = .now
+    at now: Duration
   ) -> CGroup? {
     guard group != 0 else { return nil }
     if let known = self[group] { return known }

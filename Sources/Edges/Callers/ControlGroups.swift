@@ -24,8 +24,8 @@ package final class ControlGroups: Sendable {
 
   /// A group that was looked for and not found.
   private struct Lost {
-    /// Nil: it does not exist, and its id is never given again.
-    var end: ContinuousClock.Instant?
+    /// By the clock of the callers. Nil: it does not exist, and its id is never given again.
+    var end: Duration?
   }
 
   private let known = Mutex(
@@ -52,7 +52,8 @@ package final class ControlGroups: Sendable {
 
   subscript(group: UInt64) -> CGroup? { group == 0 ? nil : known.withLock { $0[group] } }
 
-  func isLost(_ group: UInt64, at now: ContinuousClock.Instant = .now) -> Bool {
+  /// - Parameter now: by any clock that does not step.
+  func isLost(_ group: UInt64, at now: Duration) -> Bool {
     guard let entry = lost.withLock({ $0[group] }) else { return false }
     return entry.end.map { now < $0 } ?? true
   }
@@ -60,7 +61,7 @@ package final class ControlGroups: Sendable {
   /// - Parameters:
   ///   - user: whose process was in it.
   ///   - end: when it may be looked for again; nil: never.
-  func lose(_ group: UInt64, of user: UInt32, until end: ContinuousClock.Instant? = nil) {
+  func lose(_ group: UInt64, of user: UInt32, until end: Duration? = nil) {
     lost.withLock { $0.insert(Lost(end: end), for: group, of: user) }
   }
 

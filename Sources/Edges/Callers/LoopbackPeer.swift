@@ -70,23 +70,25 @@ package final class LoopbackCallers: Sendable {
 
   package init(groups: ControlGroups = ControlGroups()) { self.groups = groups }
 
-  /// The caller, if all facts are known; nil: ``find(_:)`` must search.
-  package func known(_ peer: LoopbackPeer) -> Caller? {
+  /// The caller, if all facts are known; nil: ``find(_:at:)`` must search.
+  ///
+  /// - Parameter now: by any clock that does not step.
+  package func known(_ peer: LoopbackPeer, at now: Duration) -> Caller? {
     guard peer.group != 0 else { return caller(peer, nil) }
     if let place = groups[peer.group] { return caller(peer, place) }
-    return groups.isLost(peer.group) ? caller(peer, nil) : nil
+    return groups.isLost(peer.group, at: now) ? caller(peer, nil) : nil
   }
 
   /// The same with a look at the tree of control groups, which blocks for milliseconds.
-  package func find(_ peer: LoopbackPeer) -> Caller {
-    caller(peer, groups.find(peer.group, of: SubordinateUsers.shared.owner(of: peer.uid) ?? peer.uid))
+  package func find(_ peer: LoopbackPeer, at now: Duration) -> Caller {
+    caller(peer, groups.find(peer.group, of: SubordinateUsers.shared.owner(of: peer.uid) ?? peer.uid, at: now))
   }
 
   /// The caller, where its unit cannot be looked for now: no rule on units matches.
   package func withoutUnit(_ peer: LoopbackPeer) -> Caller { caller(peer, nil) }
 
   /// The holder, before the unit is known.
-  package func holder(of peer: LoopbackPeer) -> Holder { .ofUser(peer.uid) }
+  package func holder(of peer: LoopbackPeer) -> Holder { Holder(uid: peer.uid, slice: nil, unit: nil) }
 
   /// No process is known, so neither its executable nor its groups: no rule on these matches.
   private func caller(_ peer: LoopbackPeer, _ place: CGroup?) -> Caller {

@@ -36,7 +36,9 @@ extension HTTPServer {
           }
           try channel.pipeline.syncOperations.addHandler(IncomingBytes(limits))
           return HTTPConnection(channel, served)
-        }.map { (connection: HTTPConnection) in Self.begin(connection, loop, connections) }
+        }.map { (connection: HTTPConnection) in
+          Self.onLoop(loop, connections) { $0.acceptUncounted(connection) }
+        }
       }
       // No more than one read waits behind a request.
       .childChannelOption(.maxMessagesPerRead, value: 1)
@@ -83,7 +85,8 @@ extension HTTPServer {
       .channelOption(.autoRead, value: false)
       .channelOption(.allowRemoteHalfClosure, value: true)
       .withConnectedSocket(accepted.descriptor).whenSuccess { channel in
-        Self.begin(HTTPConnection(channel, accepted.origin, served, refused), loop, connections)
+        let connection = HTTPConnection(channel, accepted.origin, served, refused)
+        Self.onLoop(loop, connections) { $0.accept(connection) }
       }
     }
     state.withLock { $0?.acceptor = acceptor }
@@ -105,11 +108,11 @@ extension HTTPServer {
     return (served, connections)
   }
 
-  private static func begin(
-    _ connection: HTTPConnection, _ loop: any EventLoop, _ connections: NIOLoopBound<Connections>
+  private static func onLoop(
+    _ loop: any EventLoop, _ connections: NIOLoopBound<Connections>, _ action: @escaping @Sendable (Connections) -> Void
   ) {
     // On the same loop at once: nothing is gained by another turn.
-    if loop.inEventLoop { return connections.value.accept(connection) }
-    loop.execute { connections.value.accept(connection) }
+    if loop.inEventLoop { return action(connections.value) }
+    loop.execute { action(connections.value) }
   }
 }

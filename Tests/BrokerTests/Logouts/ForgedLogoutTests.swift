@@ -1,5 +1,6 @@
 import Foundation
 import Grants
+import OAuth
 import Providers
 import TestSupport
 import Testing

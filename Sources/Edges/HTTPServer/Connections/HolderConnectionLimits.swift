@@ -52,7 +52,9 @@ final class HolderConnectionLimits: HTTPPlaces {
 
   /// - Parameter isSearched: its unit was looked for.
   private func identify(_ peer: LoopbackPeer, _ connection: HTTPConnection, isSearched: Bool = false) {
-    if let caller = callers.known(peer) { return begin(connection, caller, of: share(of: caller), peer: peer) }
+    if let caller = callers.known(peer, at: NIODeadline.now().sinceBoot) {
+      return begin(connection, caller, of: share(of: caller), peer: peer)
+    }
     // The search could not be completed: a rule may be for the caller's unit.
     if isSearched { return refuseUnidentified(connection, callers.holder(of: peer)) }
     // One connection of a holder is looked up at a time. The others wait, and have their places already.
@@ -72,10 +74,10 @@ final class HolderConnectionLimits: HTTPPlaces {
     }
     lookups[holder] = [again(isSearched: true)]
     let callers = self.callers
-    NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer) }.assumeIsolated().whenComplete {
-      [self] _ in
-      for again in lookups.removeValue(forKey: holder) ?? [] { again() }
-    }
+    NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer, at: NIODeadline.now().sinceBoot) }
+      .assumeIsolated().whenComplete { [self] _ in
+        for again in lookups.removeValue(forKey: holder) ?? [] { again() }
+      }
   }
 
   /// Answers that the caller cannot be identified now. It needs a place for that, as callers without a rule do.

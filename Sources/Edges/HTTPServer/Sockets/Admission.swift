@@ -71,7 +71,7 @@ struct Admission: Sendable {
     }
     if isUnlimited(peer.uid) { return Admitted(origin: .peer(peer)) }
     guard isWithinRate(peer.uid, at: now) else { return nil }
-    if let caller = callers.known(peer) { return admit(.peer(peer), caller, at: now) }
+    if let caller = callers.known(peer, at: now.sinceBoot) { return admit(.peer(peer), caller, at: now) }
     return admit(.peer(peer), callers.withoutUnit(peer), isIdentified: false, at: now)
   }
 
@@ -115,6 +115,11 @@ struct Admission: Sendable {
       "an HTTP connection was refused: uid \(user) opens more than \(limit) in a second\(others > 0 ? "; \(others) more before it" : "")",
       metadata: ["uid": "\(user)"])
   }
+}
+
+extension NIODeadline {
+  /// The time for ``LoopbackCallers``.
+  var sinceBoot: Duration { .nanoseconds(Int64(uptimeNanoseconds)) }
 }
 
 /// Callers that got no place a moment ago: further connections of theirs are refused before an event loop gets them.
