@@ -110,7 +110,11 @@ def send_descriptors(tell):
     for _ in range(LINGERING):
         one, other = lingering()
         others.append(other)
-        count += send_descriptor(one.fileno())
+        if send_descriptor(one.fileno()):
+            count += 1
+        else:
+            # It would linger here.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         one.close()
     tell("ready")
     null = os.open("/dev/null", os.O_RDONLY)
