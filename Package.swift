@@ -249,7 +249,7 @@ let package = Package(
         "BrokerAPI", "CLinux",
         "Listening", nioCore, nioPosix, logging,
       ]),
-    tests("SealingTests", ["Sealing", "OAuth"]),
+    tests("SealingTests", ["Sealing", "OAuth", crypto]),
     tests(
       "SQLiteStoreTests",
       [

@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import OAuth
 import Testing
@@ -115,6 +116,19 @@ struct BackupFileTests {
       #expect(!scrypt.isSane, "\(scrypt)")
     }
     #expect(BackupFile.Scrypt.standard.isSane && Self.cheap.isSane)
+  }
+
+  @Test("that asks for more work than a backup does is refused before the work")
+  func insaneFile() throws {
+    var file = try Self.seal(Data("the whole state".utf8))
+    // Four times the permitted work, with the check that any program can compute.
+    let parameters = BackupFile.magic.count + 2
+    file.replaceSubrange(parameters..<(parameters + 3), with: [10, 255, 255])
+    let checked = BackupFile.headerLength - BackupFile.proofLength - BackupFile.checkLength
+    file.replaceSubrange(
+      checked..<(checked + BackupFile.checkLength),
+      with: Array(SHA256.hash(data: Array(file[..<checked]))).prefix(BackupFile.checkLength))
+    #expect(Self.failure(file) == .damaged("it asks for more memory or work than any backup does"))
   }
 
   @Test("larger than the limit is not made")

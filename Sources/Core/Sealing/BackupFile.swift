@@ -21,8 +21,8 @@ public enum BackupFile {
   static let shortestPassphrase = 8
   static let longestPassphrase = 1024
 
-  private static let checkLength = 8
-  private static let proofLength = 32
+  static let checkLength = 8
+  static let proofLength = 32
   /// Magic, version, way, three parameters, salt, check, proof.
   static let headerLength = magic.count + 5 + saltLength + checkLength + proofLength
 

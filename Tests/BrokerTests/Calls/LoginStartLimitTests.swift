@@ -7,7 +7,7 @@ import Testing
 
 @testable import Broker
 
-/// Requests that begin or test a login: how many of one user are sent to a provider, and what waits for them.
+/// Requests that begin or test a login: how many of one user are sent to a provider, and which requests wait for them.
 @Suite(.scheduled, .timeLimit(.minutes(5))) struct LoginStartLimitTests {
   private func rig() async throws -> Rig {
     let rules = [1001, 1002].map { (uid: UInt32) in

@@ -8,7 +8,7 @@ let settings: [SwiftSetting] = [
   .enableUpcomingFeature("ExistentialAny"),
 ]
 
-// A package of its own, without any source of grantd: what it shares with the broker would hide the broker's faults. grantd's
+// A separate package without any source of grantd: shared code would hide the faults of the broker. The main
 // package depends on it by its path, so that both use one build of NIO and of Crypto.
 let package = Package(
   name: "DemoProvider",
