@@ -14,7 +14,7 @@ from cases import case, finish, same, shows
 from grantd_testing import Wrong, environment, wait_until
 from person import Skip, visit
 
-PROGRAM_SECONDS = 30
+PROGRAM_SECONDS = 90
 
 
 def need(*names):
