@@ -231,7 +231,7 @@ enum Limit {
   /// one holder.
   static let loginStarts = 32
   static let loginStartsPerHolder = 8
-  /// The longest wait of such a request for its slot. A request to a provider ends sooner.
+  /// The longest wait of such a request for its slot.
   static let loginStartWait = Duration.seconds(40)
   /// Connections of one provider to one server, for checks of logout tokens, and for requests of callers.
   static let logoutConnections = 8

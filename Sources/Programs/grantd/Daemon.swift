@@ -227,10 +227,10 @@ struct Daemon: Sendable {
   ) -> SocketServer.Configuration {
     var limits = SocketServer.Limits()
     limits.connections = settings.socket.connections
-    let most = SocketServer.connectionsWithDescriptors
+    let most = SocketServer.connectionsOfUsersWithDescriptors
     if limits.connections > most {
       logger.warning(
-        "[socket] connections = \(limits.connections): there are descriptors for \(most); more will have to wait",
+        "[socket] connections = \(limits.connections): there are descriptors for \(most); further connections of users will be refused",
         metadata: ["hint": "Raise LimitNOFILE= of the service, or lower the setting."])
     }
     limits.connectionsPerUser = settings.socket.connectionsPerUser

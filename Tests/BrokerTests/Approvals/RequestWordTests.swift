@@ -79,6 +79,8 @@ import Testing
     #expect(replaced == .accepted && count() == PendingReleases.mostApprovalsPerHolder + 1)
     let word = releases.approval(on: question("GET https://api.example.com/1"), of: caller, at: .zero)
     #expect(word?.isAllowed == false)
+    let ofRoot = (2000..<2100).filter { decide($0, by: 0) == .accepted }.count
+    #expect(ofRoot == 100)
   }
 
   @Test("A service cannot approve a request that it makes over TCP; other programs of its user can")

@@ -66,6 +66,34 @@ import Testing
     #expect(rig.store.logins.count == tasks.count)
   }
 
+  @Test("a caller that hangs up while it waits for a slot sends nothing")
+  func gone() async throws {
+    let rig = try await rig()
+    rig.transport.hold(.discovery)
+    let first = (0..<Limit.loginStartsPerHolder).map { _ in probe(rig, 1001) }
+    #expect(await eventually { rig.transport.held(.discovery) == Limit.loginStartsPerHolder })
+    let session = FakeSession(.user(1001))
+    let params = LoginProbe.Params(provider: "example", account: "work")
+    let waiting = Task { await rig.reason { try await rig.call(LoginProbe.self, params, on: session) } }
+    await settle()
+    session.close()
+    rig.transport.release(.discovery)
+    #expect(await waiting.value != nil)
+    for task in first { #expect(await task.value == nil) }
+    #expect(rig.transport.count(.discovery) == Limit.loginStartsPerHolder)
+  }
+
+  @Test("a login that sends nothing takes no slot")
+  func withoutRequest() async throws {
+    let rig = try await rig()
+    rig.transport.hold(.discovery)
+    let crowd = (0..<Limit.loginStartsPerHolder).map { _ in probe(rig, 1001) }
+    #expect(await eventually { rig.transport.held(.discovery) == Limit.loginStartsPerHolder })
+    _ = try await rig.start(as: .user(1001))
+    rig.transport.release(.discovery)
+    for task in crowd { #expect(await task.value == nil) }
+  }
+
   @Test("a request that gets no slot in time is refused, and sends nothing")
   func late() async throws {
     let rig = try await rig()

@@ -163,16 +163,23 @@ import Testing
     #expect(world.provider.reuses == 0 && world.provider.revoked.isEmpty)
   }
 
+  /// The login on disk, an earlier one with a spent refresh token, and a token of fewer scopes.
+  private static func logins(_ world: SharedWorld) throws -> (present: SavedGrant, earlier: SavedGrant, SavedToken) {
+    let present = try #require(world.database.disk.grant("work"))
+    var earlier = present
+    earlier.loggedInAt = present.loggedInAt - .seconds(86_400)
+    earlier.refreshToken = Secret("spent")
+    let narrowed = SavedToken(
+      account: present.account, key: .init(scope: "read"), accessToken: Secret("narrowed"), type: "Bearer",
+      scopes: ["read"], generation: 9, issuedAt: world.clock.now, expiresAt: world.clock.now + .seconds(3600))
+    return (present, earlier, narrowed)
+  }
+
   @Test("The end of a refresh removes the tokens that the copy has of an earlier login")
   func tokensOfEarlierLogin() async throws {
     let world = try await SharedWorld()
     let site = world.brokers[0]
-    var earlier = try #require(world.database.disk.grant("work"))
-    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
-    earlier.refreshToken = Secret("spent")
-    let narrowed = SavedToken(
-      account: earlier.account, key: .init(scope: "read"), accessToken: Secret("narrowed"), type: "Bearer",
-      scopes: ["read"], generation: 9, issuedAt: world.clock.now, expiresAt: world.clock.now + .seconds(3600))
+    let (_, earlier, narrowed) = try Self.logins(world)
     world.provider.hold()
     let asked = Task { try await site.token("work", timeout: 300) }
     #expect(await world.isSent())
@@ -195,13 +202,7 @@ import Testing
   func tokensOfSameLogin() async throws {
     let world = try await SharedWorld()
     let site = world.brokers[0]
-    let same = try #require(world.database.disk.grant("work"))
-    var earlier = same
-    earlier.loggedInAt = earlier.loggedInAt - .seconds(86_400)
-    earlier.refreshToken = Secret("spent")
-    let narrowed = SavedToken(
-      account: same.account, key: .init(scope: "read"), accessToken: Secret("narrowed"), type: "Bearer",
-      scopes: ["read"], generation: 9, issuedAt: world.clock.now, expiresAt: world.clock.now + .seconds(3600))
+    let (same, earlier, narrowed) = try Self.logins(world)
     world.provider.hold()
     let asked = Task { try await site.token("work", timeout: 300) }
     #expect(await world.isSent())

@@ -74,6 +74,12 @@ import Testing
     #expect(
       try await refused(["read", "admin"], listed: "\"read\",\"write\"")
         == "Provider example does not list admin. Sign in without: `grantctl login example work --scope read`.")
+    // Metadata omit API scopes and offline_access.
+    let api = "https://api.example.com/files.read"
+    #expect(
+      try await refused(["read", api, "offline_access", "admin"], listed: "\"read\"")
+        == "Provider example does not list admin. Sign in without: "
+        + "`grantctl login example work --scope read --scope \(api) --scope offline_access`.")
     #expect(
       try await refused(["read", "admin"])
         == "Sign in with the configured scopes: \(Self.login). Or name others with --scope.")
@@ -87,11 +93,29 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work")
     let rig = try await Rig(store: store)
-    for (scope, options) in [("write", "--scope read --scope write"), ("$(id)", "--scope SCOPE")] {
+    for (scope, options) in [("write", "--scope read --scope write"), ("$(id)", "--scope …")] {
       let hint = await hint { try await rig.call(TokenGet.self, .init(account: "work", scopes: [scope])) }
       let login = "`grantctl login example work \(options)`"
       #expect(
         hint == "Sign in again with all the scopes that are needed: \(login). Without: `grantctl token work`.")
     }
+  }
+
+  @Test("that keeps the resource and the refresh token of the account")
+  func kept() {
+    let saved = SavedGrant(
+      account: account("work"), provider: provider("example"), identity: nil,
+      requestedScopes: ["openid", "offline_access", "read"], grantedScopes: ["openid", "read"],
+      resource: "https://api.example.com/", refreshToken: nil, generation: 1, createdAt: ManualClock.start,
+      loggedInAt: ManualClock.start)
+    #expect(
+      HintedCommand.login(saved, adding: ["write", "read"])
+        == "grantctl login example work --scope openid --scope offline_access --scope read --scope write"
+        + " --resource https://api.example.com/")
+    #expect(
+      HintedCommand.separateLogin(saved, scopes: ["read"])
+        == "grantctl login example work-limited --scope openid --scope offline_access --scope read")
+    let many = (0..<20).map { "scope\($0)" }
+    #expect(HintedCommand.login(saved, adding: many).hasSuffix(" work --scope … --resource https://api.example.com/"))
   }
 }

@@ -122,10 +122,8 @@ extension Accounts {
     if saved.kind.isUnattended {
       return "Add to `scopes` in [account.\(saved.account)], then run `grantctl reload`. \(without)"
     }
-    let granted = saved.grantedScopes.isEmpty ? saved.requestedScopes : saved.grantedScopes
-    let login = HintedCommand.login(saved.provider, saved.account, scopes: granted + missing)
-    let supported = providers[saved.provider]?.metadata.known?.value.supported.scopes
-    let others = supported.map { supported in missing.filter { !supported.contains($0) } } ?? []
+    let login = HintedCommand.login(saved, adding: missing)
+    let others = providers[saved.provider]?.metadata.known?.value.misspelled(missing) ?? []
     guard others.isEmpty else {
       return "Provider \(saved.provider) does not list \(others.joined(separator: " ").prefix(200)). \(without) "
         + "If the provider has it: `\(login)`."

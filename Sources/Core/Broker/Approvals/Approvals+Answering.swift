@@ -86,7 +86,10 @@ extension Approvals {
       throw .invalidParams(
         "params.for: neither the unit nor the executable of that caller is known",
         hint: "Allow it this once, without --for.")
-    case .tooMany: throw RPCError(.overloaded, "too many active approvals")
+    case .tooMany:
+      throw RPCError(
+        .overloaded, "too many answers of \(caller.holder) with a time are active, or too many in all",
+        hint: "Answer only this request, without --for and --calls, or wait: each ends within an hour.")
     }
     logger.notice(
       "\(method) \(params.id)\(span.map { " for \($0.wholeSeconds) s" } ?? "")",

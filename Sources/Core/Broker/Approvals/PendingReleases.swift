@@ -147,7 +147,9 @@ struct PendingReleases {
       let others = approvals.filter {
         $0.until > now && $0.left != 0 && !($0.asker == asker && $0.question == release.question)
       }
-      var shares = Shares(all: Self.mostApprovals, perHolder: Self.mostApprovalsPerHolder)
+      // Root and the broker's own user take nothing from others.
+      let most = approver.holder.hasOwnPlaces ? Self.mostApprovals : Self.mostApprovalsPerHolder
+      var shares = Shares(all: Self.mostApprovals, perHolder: most)
       for approval in others { shares.add(1, for: approval.approver) }
       guard shares.shortage(for: approver.holder) == nil else { return .tooMany }
       let approval = Approval(

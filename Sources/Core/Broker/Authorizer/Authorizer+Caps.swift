@@ -119,7 +119,7 @@ extension Authorizer {
   /// The rule allows only scopes that the user has not granted.
   private func noneGranted(_ saved: SavedGrant, _ granted: [String], _ cap: Set<String>) -> RPCError {
     var error = beyondCap(saved.account, granted, cap)
-    let login = HintedCommand.login(saved.provider, saved.account, scopes: granted + cap.sorted())
+    let login = HintedCommand.login(saved, adding: cap.sorted())
     let next =
       saved.kind.isUnattended
       ? "Add them to `scopes` in [account.\(saved.account)], then run `grantctl reload`."
@@ -136,7 +136,7 @@ extension Authorizer {
   /// The rule allows the scopes that were requested, but the token has more.
   private func notNarrowed(_ saved: SavedGrant, _ beyond: [String], _ cap: Set<String>) -> RPCError {
     let excess = beyond.isEmpty ? "unknown scopes" : "the scopes \(beyond.joined(separator: " ").prefix(200))"
-    let login = HintedCommand.separateLogin(saved.provider, from: saved.account, scopes: cap.sorted())
+    let login = HintedCommand.separateLogin(saved, scopes: cap.sorted())
     return RPCError(
       .scopeNotGranted,
       "the token of account \(saved.account) has \(excess), and the rule for this caller allows only \(Self.words(cap))",

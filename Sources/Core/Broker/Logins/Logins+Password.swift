@@ -8,9 +8,10 @@ extension Logins {
   /// `login.password` (RFC 6749 §4.3): for providers that give tokens no other way, named in the configuration. Nothing is
   /// on disk before the tokens are, so a restart in between ends it without a trace.
   func signIn(
-    _ account: AccountName, _ params: LoginPassword.Params, caller: Principal
+    _ account: AccountName, _ params: LoginPassword.Params, by session: any Session
   ) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
+    let caller = session.principal
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let (provider, settings) = (connection.provider, connection.settings)
@@ -25,7 +26,7 @@ extension Logins {
     guard !params.username.isEmpty, params.username.utf8.count <= 1024, !params.password.exposed.isEmpty,
       params.password.exposed.utf8.count <= 4096
     else { throw .invalidParams("params.username, params.password: expected texts of at most 1024 and 4096 bytes") }
-    let permit = try await startPermit(at: name, for: caller.holder)
+    let permit = try await startPermit(at: name, for: caller.holder, session: session)
     defer { permit.release() }
     let target = try await providers.endpoints(of: name, with: .token)
     // The person typed the password for the server of before, where settings of before allowed it.
@@ -68,6 +69,6 @@ extension Logins {
 extension LoginPassword: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.signIn(call.account, call.params, caller: call.caller)
+    try await broker.logins.signIn(call.account, call.params, by: call.session)
   }
 }

@@ -94,22 +94,41 @@ extension RPCError {
 enum HintedCommand {
   /// The most scopes of a command.
   private static let mostScopes = 12
+  /// Characters of an account's name before a suffix.
+  private static let longestName = 120
   /// Characters that no shell interprets: a scope may come from a server.
   private static let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-")
 
   static func login(_ provider: ProviderName, _ account: AccountName, scopes: [String] = []) -> String {
-    "grantctl login \(provider) \(account)\(options(scopes))"
+    "grantctl login \(provider) \(account)\(options("scope", scopes))"
   }
 
-  /// A login for a second account of the same user.
-  static func separateLogin(_ provider: ProviderName, from account: AccountName, scopes: [String]) -> String {
-    "grantctl login \(provider) \(account)-limited\(options(scopes))"
+  /// A login for further scopes that keeps the account's resource and refresh token.
+  static func login(_ saved: SavedGrant, adding scopes: [String]) -> String {
+    let granted = saved.grantedScopes.isEmpty ? saved.requestedScopes : saved.grantedScopes
+    let places =
+      options("resource", [saved.resource].compactMap(\.self))
+      + options("audience", [saved.audience].compactMap(\.self))
+    return login(saved.provider, saved.account, scopes: unnamed(saved) + granted + scopes) + places
   }
 
-  /// One `--scope` for each; a placeholder if a shell would interpret one of them.
-  private static func options(_ scopes: [String]) -> String {
-    let arePlain = scopes.allSatisfy { !$0.isEmpty && $0.first != "-" && $0.allSatisfy(plain.contains) }
-    guard arePlain, scopes.count <= mostScopes else { return " --scope SCOPE" }
-    return scopes.map { " --scope \($0)" }.joined()
+  /// A login for a second account of the same user, with fewer scopes.
+  static func separateLogin(_ saved: SavedGrant, scopes: [String]) -> String {
+    let name = "\(saved.account.rawValue.prefix(longestName))-limited"
+    return "grantctl login \(saved.provider) \(name)\(options("scope", unnamed(saved) + scopes))"
+  }
+
+  /// Scopes that the login requested and that providers seldom list among the granted ones.
+  private static func unnamed(_ saved: SavedGrant) -> [String] {
+    saved.requestedScopes.filter { $0 == "openid" || $0 == "offline_access" }
+  }
+
+  /// One option for each value; no value if a shell would interpret one of them, or if there are too many.
+  private static func options(_ name: String, _ values: [String]) -> String {
+    var once: [String] = []
+    for value in values where !once.contains(value) { once.append(value) }
+    let arePlain = once.allSatisfy { !$0.isEmpty && $0.first != "-" && $0.allSatisfy(plain.contains) }
+    guard arePlain, once.count <= mostScopes else { return " --\(name) …" }
+    return once.map { " --\(name) \($0)" }.joined()
   }
 }

@@ -76,6 +76,15 @@ public struct ServerMetadata: Sendable, Equatable {
     return whole
   }
 
+  /// Scopes that the server does not list and that are probably misspelled. Metadata often omit API scopes, which are URLs or
+  /// contain dots (RFC 8414 §2).
+  public func misspelled(_ scopes: [String]) -> [String] {
+    guard let listed = supported.scopes else { return [] }
+    return scopes.filter { scope in
+      !listed.contains(scope) && scope.allSatisfy { $0.isLetter || $0 == "_" || $0 == "-" }
+    }
+  }
+
   /// A list of the wrong type is ignored, since all lists are advice, and so is a flag that only describes an offer.
   /// Flags that require something are not ignored.
   private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {

@@ -229,9 +229,7 @@ extension OAuthProvider {
       return Finding(.scopes, .ok, "the metadata do not say which there are")
     }
     let unknown = asked.filter { !supported.contains($0) }
-    // Metadata often omit API scopes, which are URLs or contain dots. Any other unknown scope is more likely a spelling
-    // error.
-    let plain = unknown.filter { scope in scope.allSatisfy { $0.isLetter || $0 == "_" || $0 == "-" } }
+    let plain = metadata.misspelled(asked)
     guard plain.isEmpty else {
       let named = supported.prefix(12).joined(separator: " ").printable(limit: 200)
       return Finding(

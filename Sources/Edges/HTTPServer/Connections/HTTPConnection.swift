@@ -97,8 +97,8 @@ public final class HTTPConnection: Sendable {
   var holder: Holder {
     switch origin {
     case .process(let caller): caller.holder
-    case .peer(let peer): Holder(uid: peer.uid)
-    case .unidentified(let uid): Holder(uid: uid)
+    case .peer(let peer): .ofUser(peer.uid)
+    case .unidentified(let uid): .ofUser(uid)
     case .nobody: .user(.max)
     }
   }

@@ -36,8 +36,8 @@ final class HolderConnectionLimits: HTTPPlaces {
     case .process(let caller): begin(connection, caller, of: share(of: caller), peer: nil)
     case .peer(let peer) where application.identifiesCallers: identify(peer, connection)
     case .peer(let peer): begin(connection, nil, of: share(callers.holder(of: peer)), peer: nil)
-    case .unidentified(let uid) where application.identifiesCallers: refuseUnidentified(connection, Holder(uid: uid))
-    case .unidentified(let uid): begin(connection, nil, of: share(Holder(uid: uid)), peer: nil)
+    case .unidentified(let uid) where application.identifiesCallers: refuseUnidentified(connection, .ofUser(uid))
+    case .unidentified(let uid): begin(connection, nil, of: share(.ofUser(uid)), peer: nil)
     case .nobody where !application.identifiesCallers: begin(connection, nil, of: share(.user(.max)), peer: nil)
     case .nobody: connection.close()
     }

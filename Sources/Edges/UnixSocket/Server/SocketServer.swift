@@ -80,6 +80,11 @@ public final class SocketServer: Sendable {
   /// Connections for which there are descriptors.
   public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) }
 
+  /// The same for other users than root and the broker's own.
+  public static var connectionsOfUsersWithDescriptors: Int {
+    Int(AcceptPace(lastDescriptor: Int32(clamping: connectionsWithDescriptors)).lastOfUsers)
+  }
+
   private var table: ConnectionTable { shared.table }
 
   /// Open connections, and closed ones whose requests still run; for tests.

@@ -210,17 +210,9 @@ extension Logins {
     _ address: ReturnedAddress, _ login: SavedLogin, _ target: ProviderEndpoints
   ) async throws(RPCError) -> Result<LoginAnswer, CallbackError> {
     let step = target.provider.answer(to: address, login: login, metadata: target.metadata)
-    let sends =
-      switch step {
-      case .send, .attempt: true
-      case .done, .failed, .keys: false
-      }
-    var permit: ProviderCallLimiter.Permit?
-    if sends, let holder = table[login.id]?.holder {
-      permit = try await startPermit(at: login.provider, for: holder)
-    }
-    defer { permit?.release() }
-    switch await target.connection.converse(step, for: .logins) {
+    let holder = table[login.id]?.holder ?? system.holder(login.uid)
+    switch try await begin(step, target, for: holder, session: nil) {
+    case nil: throw providerChanged(login.provider)
     case .success(let result): return result
     case .failure(let failure): throw providers.error(failure, at: login.provider)
     }

@@ -150,20 +150,39 @@ extension Logins {
   }
 
   /// Waits until the caller may send requests that begin a login: other users' logins do not wait for them.
+  ///
+  /// - Parameter session: that of the caller; nil: others wait for the result, too.
   func startPermit(
-    at name: ProviderName, for holder: Holder
+    at name: ProviderName, for holder: Holder, session: (any Session)?
   ) async throws(RPCError) -> ProviderCallLimiter.Permit {
     let permit: ProviderCallLimiter.Permit
     do throws(RPCError) {
-      permit = try await providers.loginStarts.acquire(name, for: holder, until: uptime + Limit.loginStartWait)
+      permit = try await providers.loginStarts.acquire(
+        name, for: holder, until: uptime + Limit.loginStartWait, session: session)
     } catch {
       throw isDraining ? shuttingDown() : error
     }
-    guard !isDraining else {
+    guard !isDraining, session?.isReading != false else {
       permit.release()
-      throw shuttingDown()
+      throw isDraining ? shuttingDown() : RPCError(.timedOut, "the caller hung up before anything was sent")
     }
     return permit
+  }
+
+  /// Carries out the step of a caller that begins a login. It needs a slot if it sends a request. Nil: nothing was sent,
+  /// because a reload changed the provider during the wait.
+  func begin<Output: Sendable>(
+    _ step: Step<Output>, _ target: ProviderEndpoints, for holder: Holder, session: (any Session)?
+  ) async throws(RPCError) -> Result<Output, ProviderFailure>? {
+    var permit: ProviderCallLimiter.Permit?
+    defer { permit?.release() }
+    switch step {
+    case .send, .attempt:
+      permit = try await startPermit(at: target.provider.name, for: holder, session: session)
+      guard providers.isCurrent(target) else { return nil }
+    case .done, .failed, .keys: break
+    }
+    return await target.connection.converse(step, for: .logins)
   }
 
   func checkRoom(_ account: AccountName, caller: Principal) throws(RPCError) {

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Grants
 import Logging
 import OAuth
+import Principals
 
 // The possible places of a login, and its end.
 extension Logins {
@@ -32,11 +33,14 @@ extension Logins {
     return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"
   }
 
+  /// Nil: a reload changed the provider.
   func openAuthorization(
-    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName
-  ) async throws(RPCError) -> AuthorizationPlace {
+    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName, caller: Principal,
+    session: (any Session)?
+  ) async throws(RPCError) -> AuthorizationPlace? {
     let step = target.provider.authorization(request, metadata: target.metadata)
-    switch await target.connection.converse(step, for: .logins) {
+    switch try await begin(step, target, for: caller.holder, session: session) {
+    case nil: return nil
     case .success(let place): return place
     case .failure(.invalid(let message, nil)): throw .invalidParams(message)
     case .failure(let failure):
@@ -44,9 +48,11 @@ extension Logins {
     }
   }
 
+  /// Nil: a reload changed the provider.
   func devicePlace(
-    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName
-  ) async throws(RPCError) -> DevicePlace {
+    _ request: LoginRequest, _ target: ProviderEndpoints, _ account: AccountName, caller: Principal,
+    session: (any Session)?
+  ) async throws(RPCError) -> DevicePlace? {
     let (provider, metadata) = (target.provider, target.metadata)
     do throws(RPCError) {
       try providers.demand(.deviceAuthorization, of: metadata, provider)
@@ -54,7 +60,8 @@ extension Logins {
       throw withoutDevice(error, provider.name, account)
     }
     let step = provider.deviceAuthorization(request, metadata: metadata)
-    switch await target.connection.converse(step, for: .logins) {
+    switch try await begin(step, target, for: caller.holder, session: session) {
+    case nil: return nil
     case .success(let place): return place
     case .failure(let failure): throw loginError(failure, at: provider.name, of: account, scopes: request.scopes)
     }

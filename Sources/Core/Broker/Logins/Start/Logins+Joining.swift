@@ -39,10 +39,12 @@ extension Logins {
       uid: try caller.owner(), params: params, stepUp: accounts[account].flatMap(accounts.stepUp))
     if let result = pendingStart(key) { return joined(result) }
     if let work = table.starting[key] { return joined(try await work.value.get()) }
-    guard table.starting.count < LoginStarting.most else { return try await startNew(account, params, caller: caller) }
+    guard table.starting.count < LoginStarting.most else {
+      return try await startNew(account, params, caller: caller, session: nil)
+    }
     // A caller that disconnects does not end the start that others wait for.
     let work = LoginStarting.Work {
-      do throws(RPCError) { return .success(try await startNew(account, params, caller: caller)) } catch {
+      do throws(RPCError) { return .success(try await startNew(account, params, caller: caller, session: nil)) } catch {
         return .failure(error)
       }
     }

@@ -6,14 +6,12 @@ import Principals
 // login.probe: the authorization request of a login, without a user.
 extension Logins {
   func probe(
-    _ account: AccountName, _ params: LoginProbe.Params, caller: Principal
+    _ account: AccountName, _ params: LoginProbe.Params, by session: any Session
   ) async throws(RPCError) -> LoginProbe.Result {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let redirectURI = try addresses.redirectURI(connection.provider.authorizationTraits)
-    let permit = try await startPermit(at: name, for: caller.holder)
-    defer { permit.release() }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
     case .success(let known): target = known
@@ -21,9 +19,9 @@ extension Logins {
     }
     let start = LoginStart.Params(provider: params.provider, account: params.account, scopes: params.scopes)
     let request = loginRequest(start, account, target, redirectURI)
-    switch await target.connection.converse(
-      target.provider.probe(request, metadata: target.metadata), for: .logins)
-    {
+    let step = target.provider.probe(request, metadata: target.metadata)
+    switch try await begin(step, target, for: session.principal.holder, session: session) {
+    case nil: throw providerChanged(name)
     case .success(let finding):
       var result = LoginProbe.Result(finding)
       if finding.cause == .scopes, let hint = result.hint {
@@ -54,6 +52,6 @@ extension LoginProbe.Result {
 extension LoginProbe: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.probe(call.account, call.params, caller: call.caller)
+    try await broker.logins.probe(call.account, call.params, by: call.session)
   }
 }

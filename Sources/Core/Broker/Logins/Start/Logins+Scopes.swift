@@ -13,20 +13,20 @@ extension Logins {
     return error
   }
 
-  /// The login with the scopes that the provider offers, as far as its metadata list them (RFC 8414 §2: they may list
-  /// fewer).
+  /// The login without the scopes that are probably misspelled, as far as the metadata show it.
   func scopeHint(_ asked: [String], at provider: ProviderName, of account: AccountName) -> String {
     let connection = providers[provider]
-    let supported = connection?.metadata.known?.value.supported.scopes
+    let metadata = connection?.metadata.known?.value
+    let supported = metadata?.supported.scopes
     let configured = connection?.provider.tokenTraits.scopes(asked: nil, supported: supported)
     let section = providers.section(of: provider)
     let login = HintedCommand.login(provider, account)
-    let offered = supported.map { supported in asked.filter(supported.contains) } ?? asked
-    let others = asked.filter { !offered.contains($0) }
+    let others = metadata?.misspelled(asked).filter { $0 != "offline_access" } ?? []
+    let offered = asked.filter { !others.contains($0) }
     if !offered.isEmpty, !others.isEmpty {
       let fewer = HintedCommand.login(provider, account, scopes: offered)
       let missing = others.joined(separator: " ").printable(limit: 200)
-      let correction = asked == configured ? " Correct `scopes` in \(section), too." : ""
+      let correction = asked == configured ? " Correct `scopes` in \(section), too, then run `grantctl reload`." : ""
       return "Provider \(provider) does not list \(missing). Sign in without: `\(fewer)`.\(correction)"
     }
     guard asked == configured else {

@@ -8,24 +8,27 @@ import Principals
 // How a login starts.
 extension Logins {
   func startLogin(
-    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+    _ account: AccountName, _ params: LoginStart.Params, by session: any Session
   ) async throws(RPCError) -> LoginStart.Result {
-    guard mayJoin(params) else { return try await startNew(account, params, caller: caller) }
-    return try await joinOrStart(account, params, caller: caller)
+    guard mayJoin(params) else {
+      return try await startNew(account, params, caller: session.principal, session: session)
+    }
+    return try await joinOrStart(account, params, caller: session.principal)
   }
 
+  /// - Parameter session: that of the only caller; nil: others wait for the login, too.
   func startNew(
-    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal, session: (any Session)?
   ) async throws(RPCError) -> LoginStart.Result {
     for _ in 0..<Limit.conflicts {
-      if let result = try await start(account, params, caller: caller) { return result }
+      if let result = try await start(account, params, caller: caller, session: session) { return result }
     }
     throw providerChanged(try providerName(params.provider))
   }
 
   /// Nil: a reload happened, and the checks and the login concern other settings. No caller has seen it.
   private func start(
-    _ account: AccountName, _ params: LoginStart.Params, caller: Principal
+    _ account: AccountName, _ params: LoginStart.Params, caller: Principal, session: (any Session)?
   ) async throws(RPCError) -> LoginStart.Result? {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
@@ -40,8 +43,6 @@ extension Logins {
     if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
-    let permit = try await startPermit(at: name, for: caller.holder)
-    defer { permit.release() }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
     case .success(let known): target = known
@@ -59,7 +60,9 @@ extension Logins {
       let byHand = HintedCommand.login(name, account)
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"), byHand: byHand)
       if !usable.isEmpty {
-        let place = try await openAuthorization(request, target, account)
+        guard let place = try await openAuthorization(request, target, account, caller: caller, session: session) else {
+          return nil
+        }
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         if kinds.contains("browser") { warnings += [addresses.warning(redirectURI)].compactMap(\.self) }
         memory = place.memory
@@ -69,7 +72,9 @@ extension Logins {
     }
     var device: DevicePlace?
     if let rank = kinds.firstIndex(of: "device") {
-      let place = try await devicePlace(request, target, account)
+      guard let place = try await devicePlace(request, target, account, caller: caller, session: session) else {
+        return nil
+      }
       warnings += place.warnings
       destinations.insert(destination(place), at: min(rank, destinations.count))
       device = place
@@ -190,6 +195,6 @@ extension Logins {
 extension LoginStart: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.startLogin(call.account, call.params, caller: call.caller)
+    try await broker.logins.startLogin(call.account, call.params, by: call.session)
   }
 }
