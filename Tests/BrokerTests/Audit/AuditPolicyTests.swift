@@ -82,6 +82,60 @@ private struct Changed<Outcome: Sendable>: Sendable {
     #expect((digest != Self.configuration().policyDigest) == changed.outcome)
   }
 
+  @Test("The digest changes with each property of a rule, and with none that is forgotten here")
+  func properties() {
+    let changes: [String: (inout Rule) -> Void] = [
+      "who": { $0.who.uid = 1 }, "accounts": { $0.accounts = ["x"] }, "access": { $0.access = [.manage] },
+      "methods": { $0.methods = ["token.get"] }, "scopes": { $0.scopes = ["z"] }, "resources": { $0.resources = ["https://r"] },
+      "confirm": { $0.confirm = .milliseconds(1500) }, "requests": { $0.requests = [] }, "mcp": { $0.mcp = [] },
+    ]
+    Self.expectEach(changes, differs: { $0.policy.rules[0] }, except: ["name", "source"]) { $0.policy.rules[0] = $1 }
+  }
+
+  @Test("The digest changes with each condition on the caller")
+  func conditions() {
+    let changes: [String: (inout Rule.CallerCondition) -> Void] = [
+      "uid": { $0.uid = 1 }, "gid": { $0.gid = 1 }, "subordinates": { $0.subordinates = true },
+      "unit": { $0.unit = "u" }, "userUnit": { $0.userUnit = "u" }, "executable": { $0.executable = "/bin/u" },
+    ]
+    Self.expectEach(changes, differs: { $0.policy.rules[0].who }) { $0.policy.rules[0].who = $1 }
+  }
+
+  @Test("The digest changes with each property of a unit's credential")
+  func credentials() {
+    let changes: [String: (inout UnitCredentials.Offer) -> Void] = [
+      "id": { $0.id = "x" }, "account": { $0.account = account("home") }, "kind": { $0.kind = .idToken },
+      "units": { $0.units = nil }, "scopes": { $0.scopes = ["x"] }, "resource": { $0.resource = "https://r" },
+      "audience": { $0.audience = "api" }, "minimumTTL": { $0.minimumTTL = .milliseconds(1500) },
+    ]
+    Self.expectEach(changes, differs: { _ in Self.offer }) { $0.credentials.offers = [$1] }
+  }
+
+  /// Each change of a value gives another digest, and each stored property of the value has a change.
+  private static func expectEach<Value>(
+    _ changes: [String: (inout Value) -> Void], differs value: (BrokerConfiguration) -> Value,
+    except unused: Set<String> = [], _ set: (inout BrokerConfiguration, Value) -> Void
+  ) {
+    let plain = configuration()
+    let properties = Mirror(reflecting: value(plain)).children.compactMap(\.label)
+    #expect(Set(changes.keys) == Set(properties).subtracting(unused))
+    var seen: [String: String] = [digest(plain, value(plain), set): "no change"]
+    for (name, change) in changes {
+      var changed = value(plain)
+      change(&changed)
+      let earlier = seen.updateValue(name, forKey: digest(plain, changed, set))
+      #expect(earlier == nil, "\(name) has the digest of \(earlier ?? "")")
+    }
+  }
+
+  private static func digest<Value>(
+    _ plain: BrokerConfiguration, _ value: Value, _ set: (inout BrokerConfiguration, Value) -> Void
+  ) -> String {
+    var configuration = plain
+    set(&configuration, value)
+    return configuration.policyDigest
+  }
+
   @Test(
     "A reload says which parts changed, and the digest that a start would say",
     arguments: [
@@ -89,6 +143,7 @@ private struct Changed<Outcome: Sendable>: Sendable {
       Changed("the policy is as it was", { $0.policy.rules[1].name = "c" }),
       Changed("changed: rules (-a)", { $0.policy.rules.removeFirst() }),
       Changed("changed: rules (+a -a)", { $0.policy.rules[0].scopes = nil }),
+      Changed("changed: rules (+a -a)", { $0.policy.rules[0].resources = ["https://api.example.com"] }),
       Changed("changed: the rules' order", { $0.policy.rules.reverse() }),
       Changed("changed: credentials", { $0.credentials.offers = [AuditPolicyTests.offer] }),
       Changed("changed: credentials", { $0.credentials.byAccount = false }),

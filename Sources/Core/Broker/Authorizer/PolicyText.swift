@@ -37,50 +37,37 @@ private struct PolicyText: Encodable {
   var most: Int
 }
 
+/// As people see it, without its name and its place.
 private struct RuleText: Encodable {
-  var uid: UInt32?
-  var gid: UInt32?
-  var unit: String?
-  var userUnit: String?
-  var executable: String?
-  var accounts: [String]
-  var access: [String]
-  var methods: [String]
-  var scopes: [String]?
-  var confirm: Int64?
-  var requests: [String]?
-  var mcp: [String]?
+  var rule: PolicyRules.Rule
+  var subordinates: Bool
 
   init(_ rule: Rule) {
-    uid = rule.who.uid
-    gid = rule.who.gid
-    unit = rule.who.unit
-    userUnit = rule.who.userUnit
-    executable = rule.who.executable
-    accounts = rule.accounts.sorted()
-    access = rule.access.map(\.rawValue).sorted()
-    methods = rule.methods.sorted()
-    scopes = rule.scopes?.sorted()
-    confirm = rule.confirm?.milliseconds
-    requests = rule.requests?.map(\.description).sorted()
-    mcp = rule.mcp?.map(\.description).sorted()
+    self.rule = .init(rule)
+    self.rule.rule = ""
+    self.rule.source = nil
+    subordinates = rule.who.subordinates
   }
 }
 
 private struct OfferText: Encodable {
   var id: String
   var account: String
+  var kind: String
   var units: [String]?
   var scopes: [String]?
   var resource: String?
+  var audience: String?
   var minimumTTL: Int64?
 
   init(_ offer: UnitCredentials.Offer) {
     id = offer.id
     account = offer.account.rawValue
+    kind = offer.kind.rawValue
     units = offer.units?.sorted()
     scopes = offer.scopes?.sorted()
     resource = offer.resource
+    audience = offer.audience
     minimumTTL = offer.minimumTTL?.milliseconds
   }
 }
