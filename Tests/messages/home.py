@@ -135,7 +135,7 @@ class Home:
     def json(self, *arguments):
         return json.loads(self.output(*arguments, "--json"))
 
-    def terminal(self, *arguments, columns=80, rows=24, program="grantctl", **more):
+    def terminal(self, *arguments, columns=80, rows=24, echo=False, program="grantctl", **more):
         """grantctl in a terminal of its own."""
         path = self.products / program if program == "grantctl" else program
-        return self.keep(Terminal([path, *arguments], columns, rows, **self.environment(**more)))
+        return self.keep(Terminal([path, *arguments], columns, rows, echo, **self.environment(**more)))

@@ -66,15 +66,17 @@ class Screen:
 
 
 class Terminal:
-    """grantctl, or a shell, in a terminal."""
+    """grantctl, or a shell, in a terminal, which has the settings of its start at the end."""
 
-    def __init__(self, arguments, columns=80, rows=24, **variables):
+    def __init__(self, arguments, columns=80, rows=24, echo=False, **variables):
         self.columns, self.lines, self.text, self.status = columns, rows, "", None
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.master, slave = pty.openpty()
         settings = termios.tcgetattr(slave)
-        settings[3] &= ~termios.ECHO
-        termios.tcsetattr(slave, termios.TCSANOW, settings)
+        if not echo:
+            settings[3] &= ~termios.ECHO
+            termios.tcsetattr(slave, termios.TCSANOW, settings)
+        self.settings = termios.tcgetattr(slave)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
             [str(word) for word in arguments], stdin=slave, stdout=slave, stderr=slave, env=variables,
@@ -118,6 +120,9 @@ class Terminal:
             self.status = self.process.wait(1)
         except subprocess.TimeoutExpired:
             raise Wrong(f"the program does not end: {self.text[-800:]!r}") from None
+        # The master has the settings of the slave.
+        if self.status >= 0 and (after := termios.tcgetattr(self.master)) != self.settings:
+            raise Wrong(f"the terminal was {self.settings}, and is {after}")
         return self.text
 
     def finished(self):

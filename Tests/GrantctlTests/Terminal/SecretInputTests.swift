@@ -111,13 +111,13 @@ import Testing
       return tcgetattr(terminal, &settings) == 0 && settings.c_lflag & tcflag_t(ECHO) != 0
     }
     #expect(echoes())
-    let restore = try #require(ProcessStreams.hideEcho(terminal))
+    let restore = try #require(TerminalSettings.hideEcho(terminal))
     #expect(!echoes())
     restore()
     #expect(echoes())
     let file = open("/dev/null", O_RDONLY)
     defer { close(file) }
-    #expect(ProcessStreams.hideEcho(file) == nil)
+    #expect(TerminalSettings.hideEcho(file) == nil)
   }
 
   @Test("a file is read where it is one, is not too long, and says whether others can read it")

@@ -144,7 +144,7 @@ def lock_asks(home):
     """The first lock asks for a passphrase twice; it is not shown."""
     home.start(demo=home.provider())
     for columns in (80, 40):
-        terminal = home.terminal("lock", "--new-passphrase", columns=columns)
+        terminal = home.terminal("lock", "--new-passphrase", columns=columns, echo=True)
         terminal.until(r"is not\s+shown")
         terminal.type(PASSPHRASE + "\n")
         terminal.until(r"same\s+again")
@@ -152,11 +152,13 @@ def lock_asks(home):
         text = terminal.end()
         shows(text, "Locked.")
         lacks(text, PASSPHRASE)
-        terminal = home.terminal("unlock", columns=columns)
+        terminal = home.terminal("unlock", columns=columns, echo=True)
         terminal.until(r"is not\s+shown")
         began = time.monotonic()
         terminal.type(PASSPHRASE + "\n")
-        shows(terminal.end(), "Unlocked.")
+        text = terminal.end()
+        shows(text, "Unlocked.")
+        lacks(text, PASSPHRASE)
         must(time.monotonic() - began < LOCK_SECONDS, "the unlock takes long")
 
 

@@ -68,7 +68,7 @@ struct BackupCommand: BrokerCommand {
     try secret.check(shell)
     // Nobody should think of a passphrase for a broker that is not there, or that makes no backup for them.
     try await checkAllowed(shell, on: try await shell.connect())
-    var dialogue: Dialogue?
+    var dialogue = Dialogue(shell)
     let given = try await secret.read(in: shell, &dialogue, twice: true)
     let client = try await shell.connect()
     let (made, bytes) = try await shell.showing("Writing the backup") { activity throws(Failure) in

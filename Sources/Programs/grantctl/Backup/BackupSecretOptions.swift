@@ -42,7 +42,7 @@ struct BackupSecretOptions: ParsableArguments {
   }
 
   /// - Parameter twice: a new one, in which a slip would cost the backup.
-  func read(in shell: Shell, _ dialogue: inout Dialogue?, twice: Bool) async throws(Failure) -> Given {
+  func read(in shell: Shell, _ dialogue: inout Dialogue, twice: Bool) async throws(Failure) -> Given {
     if let keyFile {
       switch shell.terminal.files.bytes(keyFile, Self.longestKey) {
       case .unreadable(let reason):
@@ -54,19 +54,14 @@ struct BackupSecretOptions: ParsableArguments {
     if let passphraseFile {
       return Given(passphrase: try await SecretInput(shell: shell, what: "passphrase").read(from: passphraseFile))
     }
-    var asking = dialogue ?? Dialogue(shell)
-    defer { dialogue = asking }
-    let what =
-      twice ? "Passphrase for the backup, \(Self.shortestPassphrase) bytes or more" : "The backup's passphrase"
-    let passphrase = try await asking.secret("passphrase", prompt: "\(what) (it is not shown): ")
-    if twice {
-      // Exposed to be measured, and compared with what is typed next.
-      guard passphrase.exposed.utf8.count >= Self.shortestPassphrase else {
-        throw Failure(.usage, "the passphrase is shorter than \(Self.shortestPassphrase) bytes")
+    let passphrase =
+      if twice {
+        try await dialogue.newPassphrase(
+          "Passphrase for the backup, \(Self.shortestPassphrase) bytes or more (it is not shown): ",
+          shortest: Self.shortestPassphrase)
+      } else {
+        try await dialogue.secret("passphrase", prompt: "The backup's passphrase (it is not shown): ")
       }
-      let again = try await asking.secret("passphrase", prompt: "The same again: ")
-      guard again == passphrase else { throw Failure(.usage, "the two passphrases are not the same") }
-    }
     return Given(passphrase: passphrase, isTyped: true)
   }
 }

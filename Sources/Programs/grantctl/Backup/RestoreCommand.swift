@@ -55,7 +55,7 @@ struct RestoreCommand: BrokerCommand {
     let id = try await shell.showing("Sending the backup to grantd") { activity throws(Failure) in
       try await send(bytes, shell, client, activity)
     }
-    var dialogue: Dialogue?
+    var dialogue = Dialogue(shell)
     let about = try await inspect(id, shell, client, &dialogue)
     describe(about, shell)
     guard moved || shell.isJSON || takesAny(of: about) else {
@@ -64,9 +64,7 @@ struct RestoreCommand: BrokerCommand {
     }
     warn(about, shell)
     if !moved {
-      var asking = dialogue ?? Dialogue(shell)
-      defer { dialogue = asking }
-      guard try await asking.agrees("Does the grantd of “\(SafeText.line(about.host))” no longer use them?") else {
+      guard try await dialogue.agrees("Does the grantd of “\(SafeText.line(about.host))” no longer use them?") else {
         throw Failure(.failure, "nothing was restored", hints: ["Stop the other grantd for good, then try again."])
       }
     }
@@ -81,7 +79,7 @@ struct RestoreCommand: BrokerCommand {
 
   /// Whether accounts are replaced whose refresh token here is newer.
   private func replacesNewer(
-    _ about: StoreRestoreLook.Result, _ shell: Shell, _ dialogue: inout Dialogue?
+    _ about: StoreRestoreLook.Result, _ shell: Shell, _ dialogue: inout Dialogue
   ) async throws(Failure) -> Bool {
     guard replace, !older, let names = about.older, !names.isEmpty else { return older }
     let list =
@@ -95,9 +93,7 @@ struct RestoreCommand: BrokerCommand {
     }
     note(
       "warning: \(message). A provider that rotates refresh tokens ends a grant whose old one is used.", shell.terminal)
-    var asking = dialogue ?? Dialogue(shell)
-    defer { dialogue = asking }
-    return try await asking.agrees("Replace these accounts as well?")
+    return try await dialogue.agrees("Replace these accounts as well?")
   }
 
   private func takesAny(of about: StoreRestoreLook.Result) -> Bool {
@@ -135,7 +131,7 @@ struct RestoreCommand: BrokerCommand {
   }
 
   private func inspect(
-    _ id: String, _ shell: Shell, _ client: SocketClient, _ dialogue: inout Dialogue?
+    _ id: String, _ shell: Shell, _ client: SocketClient, _ dialogue: inout Dialogue
   ) async throws(Failure) -> StoreRestoreLook.Result {
     var tries = 1
     while true {

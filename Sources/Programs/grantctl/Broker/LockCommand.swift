@@ -25,7 +25,7 @@ struct LockCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    var dialogue: Dialogue?
+    var dialogue = Dialogue(shell)
     var params = BrokerLock.Params()
     let isUser = try await shell.ask(BrokerStatus.self, NoParams()).value().instance == "user"
     if isUser, passphraseFile != nil || newPassphrase {
@@ -75,7 +75,7 @@ struct UnlockCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var params = BrokerUnlock.Params()
     if try await shell.ask(BrokerStatus.self, NoParams()).value().state == "locked" {
-      var dialogue: Dialogue?
+      var dialogue = Dialogue(shell)
       params.passphrase = try await LockPassphrase(file: passphraseFile).known(in: shell, &dialogue)
     }
     var result = try await shell.ask(BrokerUnlock.self, params).value()
@@ -100,34 +100,20 @@ private struct LockPassphrase {
 
   let file: String?
 
-  func known(in shell: Shell, _ dialogue: inout Dialogue?) async throws(Failure) -> SecretText {
+  func known(in shell: Shell, _ dialogue: inout Dialogue) async throws(Failure) -> SecretText {
     if let file { return try await SecretInput(shell: shell, what: "passphrase").read(from: file) }
     guard shell.terminal.canAsk else {
       throw Failure(
         .usage, "there is no terminal to ask for the passphrase",
         hints: ["Give it with --passphrase-file FILE (“-” reads standard input)."])
     }
-    return try await ask("Passphrase of the lock (it is not shown): ", shell, &dialogue)
+    return try await dialogue.secret("passphrase", prompt: "Passphrase of the lock (it is not shown): ")
   }
 
-  func chosen(in shell: Shell, _ dialogue: inout Dialogue?) async throws(Failure) -> SecretText {
+  func chosen(in shell: Shell, _ dialogue: inout Dialogue) async throws(Failure) -> SecretText {
     if file != nil || !shell.terminal.canAsk { return try await known(in: shell, &dialogue) }
-    let passphrase = try await ask(
-      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shell, &dialogue)
-    // Exposed to be measured, and compared with the next input.
-    guard passphrase.exposed.utf8.count >= Self.shortest else {
-      throw Failure(.usage, "the passphrase is shorter than \(Self.shortest) bytes")
-    }
-    guard try await ask("The same again: ", shell, &dialogue) == passphrase else {
-      throw Failure(.usage, "the two passphrases are not the same")
-    }
-    return passphrase
-  }
-
-  private func ask(_ prompt: String, _ shell: Shell, _ dialogue: inout Dialogue?) async throws(Failure) -> SecretText {
-    var asking = dialogue ?? Dialogue(shell)
-    defer { dialogue = asking }
-    return try await asking.secret("passphrase", prompt: prompt)
+    return try await dialogue.newPassphrase(
+      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shortest: Self.shortest)
   }
 }
 

@@ -24,7 +24,7 @@ extension Terminal {
         find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
       environment: environment, uid: getuid(), now: { Int64(time(nil)) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,
-      hideEcho: { ProcessStreams.hideEcho(0) },
+      hideEcho: { TerminalSettings.hideEcho(0) },
       users: UserNames(name: { UserDatabase.user($0)?.name }, group: groupName),
       services: ServiceManagers(environment: environment, uid: getuid()) { access($0, F_OK) == 0 },
       ownPath: ProcessFront.path ?? "grantctl",
@@ -94,20 +94,6 @@ enum ProcessStreams {
     var size = winsize()
     guard isatty(descriptor) == 1, ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return nil }
     return Terminal.Screen(columns: Int(size.ws_col), rows: Int(size.ws_row))
-  }
-
-  static func hideEcho(_ descriptor: Int32) -> (@Sendable () -> Void)? {
-    var settings = termios()
-    guard tcgetattr(descriptor, &settings) == 0 else { return nil }
-    let before = settings
-    settings.c_lflag &= ~tcflag_t(ECHO)
-    // The newline that ends the line may show.
-    settings.c_lflag |= tcflag_t(ECHONL)
-    guard tcsetattr(descriptor, TCSAFLUSH, &settings) == 0 else { return nil }
-    return {
-      var before = before
-      tcsetattr(descriptor, TCSADRAIN, &before)
-    }
   }
 
   /// A thread of its own, because a read cannot be cancelled; it ends with the input or the process. By read(2): a lock

@@ -9,28 +9,36 @@ struct Dialogue {
   }
 
   private let shell: Shell
-  private let interrupts: AsyncStream<Void>
-  private let typed: AsyncStream<Typed>
   private let feed: AsyncStream<Typed>.Continuation
   private var iterator: AsyncStream<Typed>.Iterator
-  /// Reads from the first question on, and lives as long as the process: a read cannot be cancelled.
-  private var reading: [Task<Void, Never>] = []
+  private var interrupting: Task<Void, Never>?
+  /// Reads from the first question on: a read cannot be cancelled.
+  private var reading: Task<Void, Never>?
 
   init(_ shell: Shell) {
     self.shell = shell
-    // First: whoever interrupts must find the terminal as it was.
-    interrupts = shell.terminal.interrupts()
-    (typed, feed) = AsyncStream.makeStream(of: Typed.self)
+    let (typed, feed) = AsyncStream.makeStream(of: Typed.self)
+    self.feed = feed
     iterator = typed.makeAsyncIterator()
   }
 
+  /// Lines and interrupts after this are for others.
+  func end() {
+    interrupting?.cancel()
+    reading?.cancel()
+  }
+
   /// What is typed does not show.
-  mutating func secret(_ what: String, prompt: String) async throws(Failure) -> SecretText {
+  mutating func secret(
+    _ what: String, prompt: String, hints: [String] = []
+  ) async throws(Failure) -> SecretText {
+    // First: whoever interrupts must find the terminal as it was.
+    noticeInterrupts()
     guard shell.terminal.canAsk, let restore = shell.terminal.hideEcho() else {
-      throw Failure(.usage, "standard input is a terminal that would show the \(what)")
+      throw Failure(.usage, "standard input is a terminal that would show the \(what)", hints: hints)
     }
     defer { restore() }
-    let line = try await line(prompt)
+    guard let line = try await line(prompt) else { throw Failure(.usage, "no \(what) was given", hints: hints) }
     // The line feed that ended it was not shown.
     shell.terminal.write(.err, "\n")
     guard line.utf8.count < SecretInput.longestTyped else {
@@ -39,33 +47,53 @@ struct Dialogue {
     return try SecretInput(shell: shell, what: what).parse(line)
   }
 
+  /// A new passphrase of at least so many bytes; twice, since it does not show.
+  mutating func newPassphrase(_ prompt: String, shortest: Int) async throws(Failure) -> SecretText {
+    let passphrase = try await secret("passphrase", prompt: prompt)
+    // Exposed to be measured, and compared with the next input.
+    guard passphrase.exposed.utf8.count >= shortest else {
+      throw Failure(.usage, "the passphrase is shorter than \(shortest) bytes")
+    }
+    guard try await secret("passphrase", prompt: "The same again: ") == passphrase else {
+      throw Failure(.usage, "the two passphrases are not the same")
+    }
+    return passphrase
+  }
+
   /// Only `y` and `yes` are yes.
   mutating func agrees(_ question: String) async throws(Failure) -> Bool {
-    let answer = try await line("\(question) [y/N] ")
+    noticeInterrupts()
+    guard let answer = try await line("\(question) [y/N] ") else {
+      throw Failure(.usage, "standard input ended before an answer")
+    }
     return ["y", "yes"].contains(answer.lowercased().filter { !$0.isWhitespace })
   }
 
-  private mutating func line(_ prompt: String) async throws(Failure) -> String {
+  /// Nil: standard input has ended.
+  private mutating func line(_ prompt: String) async throws(Failure) -> String? {
     shell.terminal.ask(prompt)
     read()
     switch await iterator.next() {
     case .line(let line): return line
-    case .end, nil: throw Failure(.usage, "standard input ended before an answer")
+    case .end, nil: return nil
     case .interrupted:
       shell.terminal.note("")
       throw Failure(.interrupted, "interrupted")
     }
   }
 
+  private mutating func noticeInterrupts() {
+    guard interrupting == nil else { return }
+    let interrupts = shell.terminal.interrupts()
+    interrupting = Task { [feed] in for await _ in interrupts { feed.yield(.interrupted) } }
+  }
+
   private mutating func read() {
-    guard reading.isEmpty else { return }
+    guard reading == nil else { return }
     let lines = shell.terminal.lines()
-    reading = [
-      Task { [feed] in
-        for await line in lines { feed.yield(.line(line)) }
-        feed.yield(.end)
-      },
-      Task { [feed, interrupts] in for await _ in interrupts { feed.yield(.interrupted) } },
-    ]
+    reading = Task { [feed] in
+      for await line in lines { feed.yield(.line(line)) }
+      feed.yield(.end)
+    }
   }
 }

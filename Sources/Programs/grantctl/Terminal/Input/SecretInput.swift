@@ -9,11 +9,6 @@ struct SecretInput {
   /// Such as `refresh token`.
   let what: String
 
-  private enum Typed: Sendable {
-    case line(String?)
-    case interrupted
-  }
-
   /// A path, or `-` for standard input.
   func read(from path: String) async throws(Failure) -> SecretText {
     if path == "-" { return try await readStandardInput() }
@@ -41,47 +36,11 @@ struct SecretInput {
   }
 
   private func ask() async throws(Failure) -> SecretText {
-    let terminal = shell.terminal
-    // First: whoever interrupts must find the terminal as it was.
-    let interrupts = terminal.interrupts()
-    guard terminal.canAsk, let restore = terminal.hideEcho() else {
-      throw Failure(
-        .usage, "standard input is a terminal that would show the \(what)",
-        hints: ["Give it by a pipe or from a file: … < FILE"])
-    }
-    terminal.ask("\(what.prefix(1).uppercased())\(what.dropFirst()) (it is not shown): ")
-    let typed = await firstLine(interrupts)
-    restore()
-    switch typed {
-    case .interrupted:
-      terminal.note("")
-      throw Failure(.interrupted, "interrupted")
-    case .line(let line):
-      guard let line, line.utf8.count < Self.longestTyped else {
-        throw Failure(
-          .usage, line == nil ? "no \(what) was given" : "the \(what) is too long to be typed",
-          hints: line == nil ? [] : ["Give it by a pipe or from a file: … < FILE"])
-      }
-      return try parse(line)
-    }
-  }
-
-  private func firstLine(_ interrupts: AsyncStream<Void>) async -> Typed {
-    let (typed, feed) = AsyncStream.makeStream(of: Typed.self)
-    let lines = shell.terminal.lines()
-    let tasks = [
-      Task {
-        for await line in lines {
-          feed.yield(.line(line))
-          return
-        }
-        feed.yield(.line(nil))
-      },
-      Task { for await _ in interrupts { feed.yield(.interrupted) } },
-    ]
-    defer { for task in tasks { task.cancel() } }
-    for await first in typed { return first }
-    return .interrupted
+    var dialogue = Dialogue(shell)
+    defer { dialogue.end() }
+    return try await dialogue.secret(
+      what, prompt: "\(what.prefix(1).uppercased())\(what.dropFirst()) (it is not shown): ",
+      hints: ["Give it by a pipe or from a file: … < FILE"])
   }
 
   /// 1*VSCHAR (RFC 6749 appendix A.12, A.17), without the white space around it. What it is instead is not said.

@@ -11,30 +11,20 @@ struct TypedLine: Sendable {
 
   /// Changes the terminal of standard input until the process exits; nil: it is not a terminal.
   static func begin() -> TypedLine? {
-    var settings = termios()
-    guard isatty(0) == 1, tcgetattr(0, &settings) == 0 else { return nil }
-    if settings.c_lflag & tcflag_t(ICANON) != 0 {
-      original = settings
-      atexit {
-        guard var settings = TypedLine.original else { return }
-        // Without waiting for output: the terminal may be stopped.
-        tcsetattr(0, TCSANOW, &settings)
-      }
+    let before = TerminalSettings.change(0, TCSANOW) { settings in
+      guard settings.c_lflag & tcflag_t(ICANON) != 0 else { return }
       // Without line editing the kernel shows the newline as `^J`, unless it shows control characters as they are.
       settings.c_lflag &= ~tcflag_t(ICANON | ECHOCTL)
       withUnsafeMutableBytes(of: &settings.c_cc) {
         $0[Int(VMIN)] = 1
         $0[Int(VTIME)] = 0
       }
-      guard tcsetattr(0, TCSANOW, &settings) == 0 else { return nil }
     }
-    return withUnsafeBytes(of: original?.c_cc ?? settings.c_cc) {
+    guard let before else { return nil }
+    return withUnsafeBytes(of: before.c_cc) {
       TypedLine(erase: $0[Int(VERASE)], kill: $0[Int(VKILL)], endOfFile: $0[Int(VEOF)])
     }
   }
-
-  // Written once, before the thread that reads the terminal starts, and read at exit.
-  nonisolated(unsafe) private static var original: termios?
 
   /// What a byte does to the line that is being typed.
   func edit(_ line: inout [UInt8], _ byte: UInt8) -> Key {
