@@ -6,18 +6,20 @@ import OAuth
 /// Takes the token out of an answer as it goes by. What replaces it is as long, so that lengths stay true.
 struct TokenFilter {
   private let patterns: [[UInt8]]
+  private let search: PatternSearch
   /// The last bytes received, if they could be the beginning of a secret.
   private var held: [UInt8] = []
 
   /// - Parameter secrets: as sent; each is searched in all its forms (``SecretForms``).
   init(_ secrets: [String]) {
-    let patterns = Set(secrets.filter { $0.utf8.count >= 8 }.flatMap(SecretForms.of))
-    self.patterns = patterns.sorted { $0.count > $1.count }
+    let forms = Set(secrets.filter { $0.utf8.count >= 8 }.flatMap(SecretForms.of))
+    patterns = forms.sorted { $0.count > $1.count }
+    search = PatternSearch(patterns)
   }
 
   /// The part that can be returned; empty if all of it may begin a secret.
   mutating func pass(_ part: ByteBuffer) -> ByteBuffer? {
-    guard !patterns.isEmpty, !held.isEmpty || part.withUnsafeReadableBytes(isSuspect) else { return part }
+    guard !patterns.isEmpty, !held.isEmpty || part.withUnsafeReadableBytes(search.isSuspect) else { return part }
     var bytes = held + Array(part.readableBytesView)
     held = []
     for pattern in patterns { Self.cover(pattern, in: &bytes) }
@@ -33,26 +35,10 @@ struct TokenFilter {
     return held.isEmpty ? nil : ByteBuffer(bytes: held)
   }
 
-  /// Whether there is a secret in it, or the beginning of one at its end.
-  private func isSuspect(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    patterns.contains { pattern in
-      clinux_find(bytes.baseAddress, bytes.count, pattern, pattern.count) >= 0
-        || (1..<max(2, min(bytes.count + 1, pattern.count))).contains { length in
-          length <= bytes.count && bytes[bytes.count - length] == pattern[0]
-            && pattern.withUnsafeBytes {
-              memcmp(bytes.baseAddress! + bytes.count - length, $0.baseAddress!, length) == 0
-            }
-        }
-    }
-  }
-
   /// Whether there is no secret in it.
   func isClean(_ text: String) -> Bool {
-    guard let shortest = patterns.last?.count, text.utf8.count >= shortest else { return true }
     var text = text
-    return text.withUTF8 { text in
-      patterns.allSatisfy { clinux_find(text.baseAddress, text.count, $0, $0.count) < 0 }
-    }
+    return text.withUTF8 { !search.finds(in: UnsafeRawBufferPointer($0)) }
   }
 
   func cleaned(_ text: String) -> String {
