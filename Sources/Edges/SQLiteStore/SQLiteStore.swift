@@ -202,22 +202,6 @@ public final class SQLiteStore: Store {
     }
   }
 
-  func on<Value: Sendable>(
-    _ queue: DispatchQueue, _ work: @escaping @Sendable () throws(StoreError) -> Value
-  ) async throws(StoreError) -> Value {
-    let result = await withCheckedContinuation {
-      (continuation: CheckedContinuation<Result<Value, StoreError>, Never>) in
-      queue.async {
-        do throws(StoreError) {
-          continuation.resume(returning: .success(try work()))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try result.get()
-  }
-
   // MARK: On the queue
 
   var sealer: Sealer { home.withLock { $0.sealer } }
