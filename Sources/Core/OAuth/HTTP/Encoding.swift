@@ -131,7 +131,7 @@ package enum FormEncoding {
   }
 
   /// - Parameter plus: the character for `+`: a space in a form, itself in the other parts of a URI.
-  static func unescape(_ text: some Collection<UInt8>, plus: UInt8 = 0x20) -> String? {
+  package static func unescape(_ text: some Collection<UInt8>, plus: UInt8 = 0x20) -> String? {
     var result: [UInt8] = []
     var rest = Array(text)[...]
     while let byte = rest.popFirst() {
