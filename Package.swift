@@ -137,8 +137,8 @@ let package = Package(
     room(
       "Callback",
       [
-        "Broker", "BrokerAPI", "Callers", "HTTPServer", "Listening", "OAuth", "Pages", nioCore, nioPosix, nioHTTP1,
-        logging,
+        "Broker", "BrokerAPI", "Callers", "Grants", "HTTPServer", "Listening", "OAuth", "Pages", nioCore, nioPosix,
+        nioHTTP1, logging,
       ]),
     fastRoom(
       "HTTPServer",
@@ -368,7 +368,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       "HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening", "Principals") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "Callback",
-      fuzzed("Broker", "BrokerAPI", "Callers", "HTTPServer", "Listening", "OAuth")
+      fuzzed("Broker", "BrokerAPI", "Callers", "Grants", "HTTPServer", "Listening", "OAuth")
         + ["Pages", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers") + ["CToml"],

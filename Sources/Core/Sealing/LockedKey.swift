@@ -125,9 +125,7 @@ public struct LockedKey: Sendable {
   }
 
   /// The name of the key does not reveal it: each sealed value contains the name.
-  private static func name(of key: SealingKey) -> String {
-    key.sealer.name.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-  }
+  private static func name(of key: SealingKey) -> String { hexadecimal(key.sealer.name) }
 
   private func read() -> (name: String, sealed: Data)? {
     guard let all = contents(path), let end = all.firstIndex(of: UInt8(ascii: "\n")),

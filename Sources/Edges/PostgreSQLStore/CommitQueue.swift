@@ -126,16 +126,7 @@ final class CommitQueue: @unchecked Sendable {
   func use<Value: Sendable>(
     _ body: @escaping @Sendable (DatabaseSession, Duration) throws -> Value
   ) async throws(StoreError) -> Value {
-    let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
-      queue.async {
-        do throws(StoreError) {
-          continuation.resume(returning: .success(try self.attempt(body)))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try result.get()
+    try await queue.run { () throws(StoreError) in try self.attempt(body) }
   }
 
   /// Runs the queries in one snapshot. If the database is another copy than before, ``Observers/copied`` precedes the answers.
@@ -156,12 +147,7 @@ final class CommitQueue: @unchecked Sendable {
 
   func close() async {
     inbox.withLock { $0.isOpen = false }
-    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
-      queue.async {
-        self.connection.session = nil
-        continuation.resume()
-      }
-    }
+    await queue.run { self.connection.session = nil }
   }
 
   /// The server's timeline, which leases record.

@@ -135,68 +135,49 @@ final class Keeper: @unchecked Sendable {
   }
 
   func ask(_ query: Query) async throws(StoreError) -> Answer {
-    let result: Result<Answer, StoreError> = await withCheckedContinuation { continuation in
-      queue.async {
-        do {
-          let session = try self.connected()
-          continuation.resume(returning: .success(try self.run(session, [query])[0]))
-        } catch {
-          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
-        }
-        self.hear()
-      }
+    try await onQueue {
+      // After the answer.
+      defer { self.queue.async { self.hear() } }
+      return try self.run(self.connected(), [query])[0]
     }
-    return try result.get()
   }
 
   /// Makes sure that no other process has the node's id, and returns it.
   func claim(_ random: @escaping @Sendable (Int) -> [UInt8]) async throws(StoreError) -> String {
-    let result: Result<String, StoreError> = await withCheckedContinuation { continuation in
-      queue.async {
-        do {
-          try self.claim(random)
-          continuation.resume(returning: .success(self.node.id))
-        } catch {
-          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
-        }
-      }
+    try await onQueue {
+      try self.claim(random)
+      return self.node.id
     }
-    return try result.get()
   }
 
   /// Connects, and repeats what is due from now on.
   func start() async throws(StoreError) {
-    let result: Result<Void, StoreError> = await withCheckedContinuation { continuation in
-      queue.async {
-        do {
-          _ = try self.connected()
-          let timer = DispatchSource.makeTimerSource(queue: self.queue)
-          timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
-          timer.setEventHandler { [weak self] in self?.tick() }
-          timer.activate()
-          self.timer = timer
-          continuation.resume(returning: .success(()))
-        } catch {
-          continuation.resume(returning: .failure(StoreError(error, at: self.target.location)))
-        }
-      }
+    try await onQueue {
+      _ = try self.connected()
+      let timer = DispatchSource.makeTimerSource(queue: self.queue)
+      timer.schedule(deadline: .now() + .seconds(1), repeating: .seconds(1))
+      timer.setEventHandler { [weak self] in self?.tick() }
+      timer.activate()
+      self.timer = timer
     }
-    try result.get()
   }
 
   func close() async {
-    await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
-      queue.async {
-        self.timer?.cancel()
-        self.notify()
-        if let session = self.connection.session, !session.isLost {
-          try? self.node.end(session, until: self.clock.uptime() + Self.patience)
-        }
-        self.disconnect()
-        self.changes.finish()
-        continuation.resume()
+    await queue.run {
+      self.timer?.cancel()
+      self.notify()
+      if let session = self.connection.session, !session.isLost {
+        try? self.node.end(session, until: self.clock.uptime() + Self.patience)
       }
+      self.disconnect()
+      self.changes.finish()
     }
+  }
+
+  private func onQueue<Value: Sendable>(
+    _ work: @escaping @Sendable () throws -> Value
+  ) async throws(StoreError) -> Value {
+    do { return try await queue.run(work) } catch { throw StoreError(error, at: target.location) }
   }
 
   // MARK: The session, on the queue

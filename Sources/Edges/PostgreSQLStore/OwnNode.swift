@@ -109,7 +109,3 @@ struct OwnNode: Sendable {
       ], until: deadline)
   }
 }
-
-func hexadecimal(_ bytes: [UInt8]) -> String {
-  bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-}

@@ -253,12 +253,6 @@ private struct SharedRows: PackedAccount {
 }
 
 extension PackedColumns {
-  /// One row.
-  init(_ row: [ColumnValue]) {
-    self.init()
-    for value in row { append(value) }
-  }
-
   /// The rows of an account.
   init(_ grant: [ColumnValue], _ tokens: [[ColumnValue]], _ intent: [ColumnValue]?) {
     self.init(grant)

@@ -59,12 +59,7 @@ public final class AuditFile: AuditStore {
   }
 
   public func close() async {
-    await withCheckedContinuation { continuation in
-      queue.async {
-        try? self.database.withLock { $0.take() }?.connection.close()
-        continuation.resume()
-      }
-    }
+    await queue.run { _ = try? self.database.withLock { $0.take() }?.connection.close() }
   }
 
   // MARK: On the queue
@@ -100,16 +95,13 @@ public final class AuditFile: AuditStore {
     _ work: @escaping @Sendable (SQLiteConnection) throws -> Value,
     error translated: @escaping @Sendable (any Error, String) -> StoreError
   ) async throws(StoreError) -> Value {
-    let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
-      queue.async {
-        do {
-          continuation.resume(returning: .success(try work(try self.opened())))
-        } catch {
-          continuation.resume(returning: .failure(self.after(translated(error, self.path))))
-        }
+    try await queue.run { () throws(StoreError) in
+      do {
+        return try work(try self.opened())
+      } catch {
+        throw self.after(translated(error, self.path))
       }
     }
-    return try result.get()
   }
 
   private func opened() throws -> SQLiteConnection {

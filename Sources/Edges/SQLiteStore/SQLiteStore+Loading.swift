@@ -12,10 +12,10 @@ extension SQLiteStore {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a separate connection: decrypting the secrets of many accounts takes seconds, and commits continue during this
     // time.
-    let snapshot = try await on(queues.commits) { () throws(StoreError) in
+    let snapshot = try await queues.commits.run { () throws(StoreError) in
       try Snapshot(self.opening.folder.database, self.sealer)
     }
-    return try await on(queues.packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
+    return try await queues.packing.run { () throws(StoreError) in try snapshot.read(StoredState.read) }
   }
 
   /// A snapshot of the database, with its sealer.
@@ -127,7 +127,7 @@ extension SQLiteStore {
   public func verify() async throws(StoreError) {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a separate connection, which reads a snapshot.
-    try await on(queues.packing) { () throws(StoreError) in try self.opening.verify() }
+    try await queues.packing.run { () throws(StoreError) in try self.opening.verify() }
     do throws(StoreError) {
       try await bindRows()
     } catch  where !error.isOfDamage {
@@ -139,7 +139,7 @@ extension SQLiteStore {
     _ body: @escaping @Sendable (Database, Sealer) throws -> Value
   ) async throws(StoreError) -> Value {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    return try await on(queues.commits) { () throws(StoreError) in
+    return try await queues.commits.run { () throws(StoreError) in
       let database = try self.database()
       do {
         let sealer = self.sealer

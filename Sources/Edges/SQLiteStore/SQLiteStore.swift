@@ -117,23 +117,12 @@ public final class SQLiteStore: Store {
   /// - Parameters:
   ///   - previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
   ///   - countFile: a file in another folder for the number of commits; nil: none.
+  ///   - pageLimit: for tests: how many pages the disk has room for.
+  ///   - onWritePoint: for tests: called on the store's queue; it may end the process.
   ///   - onMigration: called before each step of a migration, with its number and how many there are.
-  public static func open(
-    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], countFile: String? = nil,
-    onMigration: (@Sendable (Int, Int) -> Void)? = nil
-  ) throws(StoreError) -> SQLiteStore {
-    try open(
-      folder: folder, key: key, previousKeys: previousKeys, countFile: countFile, pageLimit: nil, onWritePoint: nil,
-      onMigration: onMigration)
-  }
-
-  /// For tests.
-  /// - Parameters:
-  ///   - pageLimit: how many pages the disk has room for.
-  ///   - onWritePoint: called on the store's queue; it may end the process.
   package static func open(
-    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], countFile: String? = nil, pageLimit: Int?,
-    onWritePoint: (@Sendable (WritePoint) -> Void)?, onMigration: (@Sendable (Int, Int) -> Void)? = nil
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], countFile: String? = nil, pageLimit: Int? = nil,
+    onWritePoint: (@Sendable (WritePoint) -> Void)? = nil, onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
     let isReadOnly = folder.isReadOnly
@@ -200,22 +189,6 @@ public final class SQLiteStore: Store {
       }
       if isClosed { continuation.resume() }
     }
-  }
-
-  func on<Value: Sendable>(
-    _ queue: DispatchQueue, _ work: @escaping @Sendable () throws(StoreError) -> Value
-  ) async throws(StoreError) -> Value {
-    let result = await withCheckedContinuation {
-      (continuation: CheckedContinuation<Result<Value, StoreError>, Never>) in
-      queue.async {
-        do throws(StoreError) {
-          continuation.resume(returning: .success(try work()))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try result.get()
   }
 
   // MARK: On the queue

@@ -56,6 +56,12 @@ package struct PackedColumns {
 
   package init(_ bytes: [UInt8] = []) { self.bytes = bytes }
 
+  /// One row.
+  package init(_ row: [ColumnValue]) {
+    self.init()
+    for value in row { append(value) }
+  }
+
   package var isAtEnd: Bool { offset == bytes.count }
 
   package func between(_ start: Int, _ end: Int) -> PackedColumns { PackedColumns(Array(bytes[start..<end])) }

@@ -53,9 +53,7 @@ extension SavedGrant {
     // Exposed to be read; only the subject is kept.
     let parts = idToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 3 else { return nil }
-    let text = String(parts[1]).replacing("-", with: "+").replacing("_", with: "/")
-    let padded = text + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
-    return Data(base64Encoded: padded).flatMap { JSON(message: $0)?["sub"]?.string }
+    return decodeBase64URL(parts[1]).flatMap { JSON(message: $0)?["sub"]?.string }
   }
 }
 

@@ -70,10 +70,8 @@ extension StoredRow {
   }
 
   /// - Parameter values: the columns without the code.
-  package static func code(of values: some Sequence<ColumnValue>, _ sealer: Sealer) -> Data {
-    var columns = PackedColumns()
-    for value in values { columns.append(value) }
-    return sealer.code(of: columns.bytes, in: table.name)
+  package static func code(of values: [ColumnValue], _ sealer: Sealer) -> Data {
+    sealer.code(of: PackedColumns(values).bytes, in: table.name)
   }
 }
 

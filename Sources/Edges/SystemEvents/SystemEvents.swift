@@ -17,19 +17,15 @@ public final class SystemEvents: Sendable {
   /// Closing it ends the thread.
   private let end: Mutex<Int32>
 
-  /// - Parameter read: reads the clocks.
-  public convenience init(reading read: @escaping @Sendable () -> ClockSample) {
-    self.init(reading: read, pace: Watch.Pace())
-  }
-
-  /// For tests that have less time.
-  package convenience init(
-    reading read: @escaping @Sendable () -> ClockSample, settling: Duration, networkInterval: Duration
+  /// - Parameters:
+  ///   - read: reads the clocks.
+  ///   - settling: for tests that have less time, as the next one; nil: that of ``Watch/Pace``.
+  package init(
+    reading read: @escaping @Sendable () -> ClockSample, settling: Duration? = nil, networkInterval: Duration? = nil
   ) {
-    self.init(reading: read, pace: Watch.Pace(settling: settling, networkInterval: networkInterval))
-  }
-
-  private init(reading read: @escaping @Sendable () -> ClockSample, pace: Watch.Pace) {
+    var pace = Watch.Pace()
+    pace.settling = settling ?? pace.settling
+    pace.networkInterval = networkInterval ?? pace.networkInterval
     let (events, continuation) = AsyncStream.makeStream(
       of: SystemEvent.self, bufferingPolicy: .bufferingNewest(Self.unread))
     self.events = events

@@ -46,7 +46,7 @@ import Testing
 
   @Test("a path where a server answers is refused and left alone") func aPathWhereAServerAnswersIs() async throws {
     try await Served.with { served in
-      await #expect(throws: SocketServerError.inUse(path: served.path)) {
+      await #expect(throws: SocketServerError.file(path: served.path, .inUse)) {
         try await Served.server(.path(served.path)).start()
       }
       let client = try served.client()
@@ -59,7 +59,7 @@ import Testing
     try await Served.inFolder { folder in
       let path = folder + "/notes.txt"
       try "mine".write(toFile: path, atomically: true, encoding: .utf8)
-      await #expect(throws: SocketServerError.notASocket(path: path)) {
+      await #expect(throws: SocketServerError.file(path: path, .notASocket)) {
         try await Served.server(.path(path)).start()
       }
       #expect(try String(contentsOfFile: path, encoding: .utf8) == "mine")
@@ -69,13 +69,15 @@ import Testing
   @Test(
     "a failure keeps its path, and another folder is named",
     arguments: [
-      (SocketFile.Failure.pathTooLong(limit: 107), SocketServerError.pathTooLong(path: "/p/s", limit: 107)),
-      (.inUse, .inUse(path: "/p/s")), (.notASocket, .notASocket(path: "/p/s")),
-      (.unsafeFolder("/p", detail: "d"), .unsafeFolder(path: "/p", detail: "d")),
-      (.failed(path: "/p", call: "stat", code: 2), .cannotServe(path: "/p", call: "stat", code: 2)),
-    ])
-  func failures(_ failure: SocketFile.Failure, _ expected: SocketServerError) {
-    #expect(SocketServerError("/p/s", failure) == expected)
+      (.pathTooLong(limit: 107), "the socket path /p/s has 4 bytes, 107 are possible: configure a shorter one", true),
+      (.inUse, "another server answers at /p/s: stop it first, or configure another socket path", false),
+      (.notASocket, "/p/s exists and is not a socket: move it away, or configure another socket path", true),
+      (.unsafeFolder("/p", detail: "d"), "the folder /p is not safe for a socket: d", true),
+      (.failed(path: "/p", call: "stat", code: 2), "cannot serve /p: stat: No such file or directory", false),
+    ] as [(SocketFile.Failure, String, Bool)])
+  func failures(_ failure: SocketFile.Failure, _ text: String, _ isConfiguration: Bool) {
+    let error = SocketServerError.file(path: "/p/s", failure)
+    #expect(error.description == text && error.isConfiguration == isConfiguration)
   }
 
   @Test("a folder that cannot be made is an error that names it") func aFolderThatCannotBeMadeIs() async throws {

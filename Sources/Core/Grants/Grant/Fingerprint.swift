@@ -4,14 +4,12 @@ public import OAuth
 
 /// The first 16 hexadecimal digits of the text's SHA-256, so that users can compare two texts.
 public func digest(of text: [UInt8]) -> String {
-  SHA256.hash(data: Data(text)).prefix(8).map { byte in
-    String(byte >> 4, radix: 16) + String(byte & 15, radix: 16)
-  }.joined()
+  hexadecimal(SHA256.hash(data: Data(text)).prefix(8))
 }
 
 /// SHA-256 of a request's body in hexadecimal. Equal digests mean equal bodies.
 public func bodyDigest(of bytes: [UInt8]) -> String {
-  SHA256.hash(data: Data(bytes)).map { byte in String(byte >> 4, radix: 16) + String(byte & 15, radix: 16) }.joined()
+  hexadecimal(SHA256.hash(data: Data(bytes)))
 }
 
 extension GrantSource {

@@ -40,6 +40,12 @@ private func hasNoSpareBits(_ letters: [UInt8]) -> Bool {
   }
 }
 
+/// Two digits in lower case for each byte.
+package func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+  let digits = Array("0123456789abcdef".utf8)
+  return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+}
+
 /// A parameter of a query or a form.
 public struct Parameter: Sendable, Hashable, Codable {
   public var name: String
@@ -131,7 +137,7 @@ package enum FormEncoding {
   }
 
   /// - Parameter plus: the character for `+`: a space in a form, itself in the other parts of a URI.
-  static func unescape(_ text: some Collection<UInt8>, plus: UInt8 = 0x20) -> String? {
+  package static func unescape(_ text: some Collection<UInt8>, plus: UInt8 = 0x20) -> String? {
     var result: [UInt8] = []
     var rest = Array(text)[...]
     while let byte = rest.popFirst() {

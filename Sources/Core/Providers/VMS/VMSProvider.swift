@@ -94,9 +94,8 @@ public struct VMSProvider: Provider {
     for (index, byte) in (decodeBase64URL(random) ?? Data(random.utf8)).enumerated() { bytes[index % 16] ^= byte }
     bytes[6] = bytes[6] & 0x0F | 0x40
     bytes[8] = bytes[8] & 0x3F | 0x80
-    let digits = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     var parts: [Substring] = []
-    var rest = digits[...]
+    var rest = hexadecimal(bytes)[...]
     for length in [8, 4, 4, 4, 12] {
       parts.append(rest.prefix(length))
       rest = rest.dropFirst(length)

@@ -1,6 +1,4 @@
 import Callers
-import Glibc
-import Listening
 import Logging
 import NIOCore
 
@@ -11,7 +9,8 @@ final class Connections {
   private let served: [ObjectIdentifier: NIOLoopBound<ServedConnections>]
   private var open: [ObjectIdentifier: HTTPConnection] = [:]
   private var stopped: EventLoopPromise<Void>?
-  private var uncounted: UncountedConnections
+  /// Of users whose connections are not accepted by an ``Acceptor``.
+  private var uncounted: UserConnects
 
   init(
     _ limits: HTTPServer.Limits, _ application: any HTTPApplication, _ logger: Logger, loop: any EventLoop,
@@ -20,7 +19,7 @@ final class Connections {
     self.loop = loop
     self.served = served
     places = application.places(limits, on: loop, logger)
-    uncounted = UncountedConnections(limits, logger)
+    uncounted = UserConnects(limits, logger)
   }
 
   /// Each is accepted at once, so that the kernel's queue, which knows no users, stays empty.
@@ -38,7 +37,9 @@ final class Connections {
 
   /// The same for a connection that no ``Admission`` has counted: it is closed if its user opens too many in a second.
   func acceptUncounted(_ connection: HTTPConnection, at now: NIODeadline = .now()) {
-    guard uncounted.isWithinRate(connection.origin, at: now) else { return connection.close() }
+    if case .peer(let peer) = connection.origin, !uncounted.isWithinRate(peer.uid, at: now) {
+      return connection.close()
+    }
     accept(connection)
   }
 
@@ -59,29 +60,5 @@ final class Connections {
       promise.futureResult.assumeIsolated().whenComplete { _ in cut.cancel() }
     }
     return promise.futureResult
-  }
-}
-
-/// The rates of users whose connections are not accepted by an ``Acceptor``.
-private struct UncountedConnections {
-  private static let own = geteuid()
-
-  private let logger: Logger
-  private var rates: ConnectRates
-  private var refusals = Refusals()
-
-  init(_ limits: HTTPServer.Limits, _ logger: Logger) {
-    self.logger = logger
-    rates = ConnectRates(perSecond: limits.connectsPerSecond)
-  }
-
-  mutating func isWithinRate(_ origin: HTTPConnection.Origin, at now: NIODeadline) -> Bool {
-    guard case .peer(let peer) = origin, peer.uid != 0, peer.uid != Self.own else { return true }
-    let user = SubordinateUsers.shared.owner(of: peer.uid) ?? peer.uid
-    guard !rates.acquire(user, at: now) else { return true }
-    if refusals.refused(at: now) != nil {
-      logger.warning("connections were refused: uid \(user) opens more than \(rates.perSecond) in a second")
-    }
-    return false
   }
 }

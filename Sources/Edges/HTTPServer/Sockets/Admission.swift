@@ -15,13 +15,10 @@ struct Admission: Sendable {
   private let refused: RefusedCallers
   private let groups: ControlGroups
   private let callers: LoopbackCallers
-  private let logger: Logger
-  private var connects: ConnectRates
+  private var connects: UserConnects
   private var unnamed: ConnectRates
   /// The rates of callers whose unit is not known yet. A rule may name them: callers without a rule must not use these up.
   private var unidentified: ConnectRates
-  private var refusals = Refusals()
-  private static let own = geteuid()
 
   init(
     _ application: any HTTPApplication, _ limits: HTTPServer.Limits, _ groups: ControlGroups, _ refused: RefusedCallers,
@@ -30,9 +27,8 @@ struct Admission: Sendable {
     self.application = application as? any CallerApplication
     self.refused = refused
     self.groups = groups
-    self.logger = logger
     callers = LoopbackCallers(groups: groups)
-    connects = ConnectRates(perSecond: limits.connectsPerSecond)
+    connects = UserConnects(limits, logger)
     unnamed = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
     unidentified = ConnectRates(perSecond: limits.unnamedConnectsPerSecond)
   }
@@ -55,7 +51,7 @@ struct Admission: Sendable {
       guard let credentials = Peer.credentials(of: descriptor), clinux_has_closed(descriptor) == 0 else {
         return nobody
       }
-      guard isUnlimited(credentials.uid) || isWithinRate(credentials.uid, at: now) else { return nil }
+      guard connects.isWithinRate(credentials.uid, at: now) else { return nil }
       let caller: Caller
       do throws(Peer.Failure) {
         caller = try Peer(of: descriptor, credentials, groups: groups).caller
@@ -69,20 +65,10 @@ struct Admission: Sendable {
     guard let peer = own.withSockAddr({ own, _ in LoopbackPeer(of: descriptor, own: own, other: other) }) else {
       return nobody
     }
-    if isUnlimited(peer.uid) { return Admitted(origin: .peer(peer)) }
-    guard isWithinRate(peer.uid, at: now) else { return nil }
+    if UserConnects.isUnlimited(peer.uid) { return Admitted(origin: .peer(peer)) }
+    guard connects.isWithinRate(peer.uid, at: now) else { return nil }
     if let caller = callers.known(peer, at: now.sinceBoot) { return admit(.peer(peer), caller, at: now) }
     return admit(.peer(peer), callers.withoutUnit(peer), isIdentified: false, at: now)
-  }
-
-  /// Root and the broker's own user.
-  private func isUnlimited(_ uid: UInt32) -> Bool { uid == 0 || uid == Self.own }
-
-  private mutating func isWithinRate(_ uid: UInt32, at now: NIODeadline) -> Bool {
-    let user = SubordinateUsers.shared.owner(of: uid) ?? uid
-    guard !connects.acquire(user, at: now) else { return true }
-    report(user, connects.perSecond, at: now)
-    return false
   }
 
   private mutating func admit(
@@ -95,7 +81,7 @@ struct Admission: Sendable {
   ///
   /// - Parameter isIdentified: its unit is known.
   mutating func room(for caller: Caller, isIdentified: Bool, at now: NIODeadline) -> AcceptRoom? {
-    guard !isUnlimited(caller.uid) else { return .named }
+    guard !UserConnects.isUnlimited(caller.uid) else { return .named }
     let share = Share(holder: caller.holder, callerClass: application?.callerClass(of: caller) ?? .named)
     // The share of a caller whose unit is not known yet may be another one.
     guard !isIdentified || !refused.contains(share, at: now) else { return nil }
@@ -103,13 +89,37 @@ struct Admission: Sendable {
     let user = SubordinateUsers.shared.owner(of: caller.uid) ?? caller.uid
     let isWithinRate = isIdentified ? unnamed.acquire(user, at: now) : unidentified.acquire(user, at: now)
     guard isWithinRate else {
-      report(user, unnamed.perSecond, at: now)
+      connects.report(user, unnamed.perSecond, at: now)
       return nil
     }
     return isIdentified ? .unnamed : .unidentified(user: user)
   }
+}
 
-  private mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {
+/// The connections of each user in a second, except those of root and the broker's own user.
+struct UserConnects: Sendable {
+  private static let own = geteuid()
+
+  private let logger: Logger
+  private var rates: ConnectRates
+  private var refusals = Refusals()
+
+  init(_ limits: HTTPServer.Limits, _ logger: Logger) {
+    self.logger = logger
+    rates = ConnectRates(perSecond: limits.connectsPerSecond)
+  }
+
+  static func isUnlimited(_ uid: UInt32) -> Bool { uid == 0 || uid == own }
+
+  mutating func isWithinRate(_ uid: UInt32, at now: NIODeadline) -> Bool {
+    guard !Self.isUnlimited(uid) else { return true }
+    let user = SubordinateUsers.shared.owner(of: uid) ?? uid
+    guard !rates.acquire(user, at: now) else { return true }
+    report(user, rates.perSecond, at: now)
+    return false
+  }
+
+  mutating func report(_ user: UInt32, _ limit: Int, at now: NIODeadline) {
     guard let others = refusals.refused(at: now) else { return }
     logger.warning(
       "an HTTP connection was refused: uid \(user) opens more than \(limit) in a second\(others > 0 ? "; \(others) more before it" : "")",

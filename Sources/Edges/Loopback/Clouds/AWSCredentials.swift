@@ -179,12 +179,8 @@ enum JWTClaims {
 
   static func identity(of token: String) -> Identity? {
     let parts = token.split(separator: ".", omittingEmptySubsequences: false)
-    guard parts.count == 3 else { return nil }
-    var text = parts[1].replacing("-", with: "+").replacing("_", with: "/")
-    while text.utf8.count % 4 != 0 { text += "=" }
-    guard let bytes = Data(base64Encoded: String(text)), let claims = try? JSON.parse(Array(bytes)) else {
-      return nil
-    }
+    guard parts.count == 3, let bytes = decodeBase64URL(parts[1]), let claims = try? JSON.parse(Array(bytes))
+    else { return nil }
     return Identity(
       issuer: claims["iss"]?.string ?? "", subject: claims["sub"]?.string ?? "",
       audience: claims["aud"]?.serialized() ?? [])

@@ -10,9 +10,6 @@ enum QueryParameters {
 
   /// The value of a path; nil if an escape is invalid.
   static func unescaped(_ path: String) -> String? {
-    guard path.contains("%") else { return path }
-    return FormEncoding.decode(
-      path.replacing("+", with: "%2B").replacing("&", with: "%26").replacing("=", with: "%3D"))?
-      .first?.name
+    FormEncoding.unescape(path.utf8, plus: UInt8(ascii: "+"))
   }
 }

@@ -21,8 +21,7 @@ struct ForwardTarget: Equatable {
     let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
     var account = String(rest[..<end])
     if account.utf8.contains(UInt8(ascii: "%")) {
-      // `+` is itself in a path.
-      guard let decoded = FormEncoding.decode(account.replacing("+", with: "%2B"))?.first?.name else { return nil }
+      guard let decoded = FormEncoding.unescape(account.utf8, plus: UInt8(ascii: "+")) else { return nil }
       account = decoded
     }
     guard AccountName(rawValue: account) != nil else { return nil }

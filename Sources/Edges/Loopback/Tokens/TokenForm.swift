@@ -140,6 +140,6 @@ extension TokenForm {
     else { throw TokenRefusal(.invalidRequest, "the Authorization header is no Basic one") }
     let name = String(text[..<colon])
     guard name.contains("%") else { return name.isEmpty ? nil : name }
-    return FormEncoding.decode(name.replacing("+", with: "%2B"))?.first?.name
+    return FormEncoding.unescape(name.utf8, plus: UInt8(ascii: "+"))
   }
 }

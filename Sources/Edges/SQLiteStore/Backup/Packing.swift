@@ -1,5 +1,4 @@
 public import Broker
-import Dispatch
 import FoundationEssentials
 import Glibc
 import OAuth
@@ -21,7 +20,7 @@ extension SQLiteStore: StoreAdministration {
   }
 
   public func pack(_ backup: Backup, with secret: BackupFile.Secret) async throws(BackupError) -> [UInt8] {
-    try await apart { () throws(BackupError) in
+    try await queues.packing.run { () throws(BackupError) in
       let body = try BackupBody(backup, in: self.opening.folder).encoded()
       do throws(BackupFile.Failure) {
         return try BackupFile.seal(body, with: secret)
@@ -32,7 +31,7 @@ extension SQLiteStore: StoreAdministration {
   }
 
   public func unpack(_ file: [UInt8], with secret: BackupFile.Secret) async throws(BackupError) -> Backup {
-    try await apart { () throws(BackupError) in
+    try await queues.packing.run { () throws(BackupError) in
       let body: Data
       do throws(BackupFile.Failure) {
         body = try BackupFile.open(file, with: secret)
@@ -41,22 +40,6 @@ extension SQLiteStore: StoreAdministration {
       }
       return try BackupBody(decoding: body).backup(in: self.opening.folder)
     }
-  }
-
-  private func apart<Value: Sendable>(
-    _ work: @escaping @Sendable () throws(BackupError) -> Value
-  ) async throws(BackupError) -> Value {
-    let result = await withCheckedContinuation {
-      (continuation: CheckedContinuation<Result<Value, BackupError>, Never>) in
-      queues.packing.async {
-        do throws(BackupError) {
-          continuation.resume(returning: .success(try work()))
-        } catch {
-          continuation.resume(returning: .failure(error))
-        }
-      }
-    }
-    return try result.get()
   }
 }
 

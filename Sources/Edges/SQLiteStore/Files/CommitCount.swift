@@ -80,10 +80,7 @@ struct CommitCount {
   private static func line(_ count: Int64, _ sealer: Sealer) -> [UInt8] {
     let digits = String(count)
     let text = String(repeating: "0", count: max(0, 19 - digits.utf8.count)) + digits
-    let code = sealer.code(of: Array(text.utf8), in: "commits").map { byte in
-      (byte < 16 ? "0" : "") + String(byte, radix: 16)
-    }.joined()
-    return Array("\(text) \(code)\n".utf8)
+    return Array("\(text) \(hexadecimal(sealer.code(of: Array(text.utf8), in: "commits")))\n".utf8)
   }
 
   /// Nil: there is no file, or it is damaged or of another key.

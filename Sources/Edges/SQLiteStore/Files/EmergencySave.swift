@@ -70,7 +70,7 @@ extension SQLiteStore {
     let (key, rescued) = home.withLock { ($0.key, $0.rescued) }
     let names = Set(accounts.map(\.account))
     let all = accounts + rescued.newest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
-    try await on(queues.rescuing) { () throws(StoreError) in
+    try await queues.rescuing.run { () throws(StoreError) in
       try Self.prepareFolder(of: path)
       let draft = path + ".new"
       Self.remove(draft)
@@ -109,7 +109,7 @@ extension SQLiteStore {
       return RecoveredState(accounts: [], isForeign: true)
     }
     try Self.prepareFolder(of: path)
-    return try await on(queues.commits) { () throws(StoreError) in
+    return try await queues.commits.run { () throws(StoreError) in
       let rescued: EmergencySave
       do throws(StoreError) {
         rescued = try self.rescued(at: path)

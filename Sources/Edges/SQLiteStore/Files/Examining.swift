@@ -1,5 +1,5 @@
 public import Broker
-import Dispatch
+import SQLite
 import Sealing
 import Synchronization
 
@@ -8,10 +8,10 @@ extension SQLiteStore {
   @discardableResult
   public func examine() async throws(StoreError) -> [String] {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    let notices = try await on(queues.looking) { () throws(StoreError) in try self.examineFiles() } + repairsToLog()
+    let notices = try await queues.looking.run { () throws(StoreError) in try self.examineFiles() } + repairsToLog()
     // Between two commits: each changes the sizes, and looks for itself.
     guard inbox.withLock({ $0.isQuiet }) else { return notices }
-    try await on(queues.commits) { () throws(StoreError) in try self.examineContents() }
+    try await queues.commits.run { () throws(StoreError) in try self.examineContents() }
     return notices
   }
 

@@ -43,7 +43,7 @@ extension SQLiteStore {
   private func looking<Value: Sendable>(
     _ body: @escaping @Sendable (Database) throws -> Value
   ) async throws(StoreError) -> Value {
-    try await on(queues.packing) { () throws(StoreError) in
+    try await queues.packing.run { () throws(StoreError) in
       do {
         let database = try SQLiteConnection(path: self.location, Opening.looking)
         defer { try? database.close() }

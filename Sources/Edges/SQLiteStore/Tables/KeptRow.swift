@@ -83,10 +83,3 @@ extension StoredRow {
     return try row.values(new)
   }
 }
-
-extension PackedColumns {
-  fileprivate init(_ values: [ColumnValue]) {
-    self.init()
-    for value in values { append(value) }
-  }
-}

@@ -27,7 +27,7 @@ struct ListeningSocket: Sendable {
       let (descriptor, file) = try SocketFile.bind(path, mode: mode, folderMode: folderMode)
       return ListeningSocket(descriptor: descriptor, file: file)
     } catch {
-      throw SocketServerError(path, error)
+      throw .file(path: path, error)
     }
   }
 
