@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// No token leaves the broker from the answer on.
 public enum BrokerLock: RPCMethod {
   public static let name = "broker.lock"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerReload: RPCMethod {
   public static let name = "broker.reload"
   public static let access = Access.manage

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerStatus: RPCMethod {
   public static let name = "broker.status"
   public static let access = Access.observe

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerMetrics: RPCMethod {
   public static let name = "broker.metrics"
   public static let access = Access.observe

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The rules that cover an account.
 public enum PolicyRules: RPCMethod {
   public static let name = "policy.rules"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum LoginHandleCallback: RPCMethod {
   public static let name = "login.handle_callback"
   public static let access = Access.login

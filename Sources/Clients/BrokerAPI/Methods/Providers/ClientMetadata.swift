@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The client ID metadata document to publish (RFC 7591 §2 members).
 public enum ClientMetadata: RPCMethod {
   public static let name = "client.metadata"

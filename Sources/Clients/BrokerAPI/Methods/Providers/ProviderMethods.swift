@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A provider's public data; never a secret.
 public struct ProviderView: Codable, Sendable, Equatable, Documented {
   public var provider: String

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A provider from its issuer: with a new client (RFC 7591), or with one that was registered by hand.
 public enum ProviderRegister: RPCMethod {
   public static let name = "provider.register"

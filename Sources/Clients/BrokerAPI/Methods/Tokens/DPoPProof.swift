@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The proof that goes with a token bound to a key (RFC 9449 §4).
 public enum DPoPProof: TokenRelease {
   public static let name = "dpop.proof"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// Another token for an account's own (RFC 8693 §2).
 public enum TokenExchange: TokenRelease {
   public static let name = "token.exchange"
