@@ -77,16 +77,11 @@ extension Sections {
 
 extension CredentialDraft {
   /// The credential; nil, and a report, if its keys contradict each other.
-  func offer(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> UnitCredentials
-    .Offer?
-  {
-    if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
-    if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }
+  func offer(_ section: SectionPlace, report: inout ConfigurationReport) -> UnitCredentials.Offer? {
+    report.require(["id", "account"], in: section)
     guard let id, let account else { return nil }
-    if kind == .idToken, let key = ["scopes", "resource"].first(where: { table[$0] != nil }) {
-      report.problem(
-        "\"\(key)\" in [[credential]] is for access tokens", at: table[key]?.place ?? place,
-        suggestion: "remove it, or \"token\"")
+    if kind == .idToken, let key = ["scopes", "resource"].first(where: { section[$0] != nil }) {
+      report.problem(at: section, key, "is for access tokens", suggestion: "remove it, or \"token\"")
       return nil
     }
     return UnitCredentials.Offer(

@@ -92,18 +92,18 @@ extension Form where Output == LocalAddress {
 
 extension HookDraft {
   /// The hook; nil, and a report, if its keys contradict each other.
-  func hook(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> Hook? {
+  func hook(_ section: SectionPlace, report: inout ConfigurationReport) -> Hook? {
     guard let command else {
-      if table["command"] == nil { report.problem("[[on_event]] has no \"command\"", at: place) }
+      report.require(["command"], in: section)
       return nil
     }
     // A warning: the disk that it is on may be mounted later, and everything else works without it.
     if let reason = Self.whyNotRunnable(command[0]) {
       report.warning(
-        "the program \(quoted(command[0])) of [[on_event]] \(reason)", at: table["command"]?.place ?? place)
+        "the program \(quoted(command[0])) of [[on_event]] \(reason)", at: section.location(of: "command"))
     }
     return Hook(
-      name: place.description, command: command, events: Set(events), accounts: accounts, timeout: timeout,
+      name: section.place.description, command: command, events: Set(events), accounts: accounts, timeout: timeout,
       passEnvironment: passEnvironment)
   }
 
