@@ -116,7 +116,7 @@ struct LoginCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var shell = shell
     shell.settings.keepsOutput = codeOnly
-    if let username { return try await signIn(username, at: provider, Self.words(scope), shell) }
+    if let username { return try await signIn(username, at: provider, shell) }
     let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
     var places = LoginDestinations(
       shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
@@ -170,21 +170,18 @@ struct LoginCommand: BrokerCommand {
   }
 
   private func params(_ provider: String, browser: UInt32?) -> LoginStart.Params {
-    let scopes = Self.words(scope)
     func values(_ arguments: [String]) -> [String: String]? {
       arguments.isEmpty ? nil : try? NameValue.parse(arguments, option: "")
     }
     return LoginStart.Params(
-      provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
+      provider: provider, account: account, scopes: Self.scopes(scope), resource: resource,
       audience: audience, destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt,
       login_hint: loginHint,
       params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
       exchange: codeOnly ? false : nil, browser_uid: browser, join: codeOnly ? nil : true)
   }
 
-  private func signIn(
-    _ username: String, at provider: String, _ scopes: [String], _ shell: Shell
-  ) async throws(Failure) {
+  private func signIn(_ username: String, at provider: String, _ shell: Shell) async throws(Failure) {
     // Nobody should type a password for a broker that is not there.
     _ = try await shell.connect()
     let secret = try await SecretInput(shell: shell, what: "password").readStandardInput()
@@ -192,7 +189,7 @@ struct LoginCommand: BrokerCommand {
       LoginPassword.self,
       .init(
         provider: provider, account: account, username: username, password: secret,
-        scopes: scopes.isEmpty ? nil : scopes))
+        scopes: Self.scopes(scope)))
     if shell.isJSON { return shell.print(answer.json) }
     let view = try answer.value()
     shell.terminal.print(shell.signedIn(to: view.account, as: view.identity?.bestName, at: view.provider))
@@ -201,6 +198,12 @@ struct LoginCommand: BrokerCommand {
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).
   static func words(_ arguments: [String]) -> [String] {
     arguments.flatMap { $0.split(separator: " ").map(String.init) }
+  }
+
+  /// Nil: none was given.
+  static func scopes(_ arguments: [String]) -> [String]? {
+    let scopes = words(arguments)
+    return scopes.isEmpty ? nil : scopes
   }
 }
 
