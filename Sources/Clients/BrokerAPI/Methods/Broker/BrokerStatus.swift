@@ -311,7 +311,6 @@ public enum BrokerStatus: RPCMethod {
     ]
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "version": "The broker's version.",
     "instance": "`system` or `user`.",

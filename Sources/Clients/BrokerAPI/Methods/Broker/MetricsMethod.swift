@@ -17,7 +17,6 @@ public enum BrokerMetrics: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "text": "The metrics; it ends with `# EOF`.",
     "content_type": "The media type of `text`.",

@@ -112,7 +112,6 @@ public enum LoginList: RPCMethod {
     ]
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "logins": "`login_id`, `provider`, `account`, `state`, `started_at` and `expires_at` (Unix seconds) of each."
   ]

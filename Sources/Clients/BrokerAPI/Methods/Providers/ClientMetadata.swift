@@ -29,7 +29,6 @@ public enum ClientMetadata: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "url": "The `url` of `[client_metadata]`, which is also the client identifier; absent: none is configured.",
     "client_name": "The name that consent pages show.",

@@ -63,7 +63,6 @@ public enum ProviderList: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = ["providers": "The providers, each as in `provider.get`'s `provider`."]
   public static let example = MethodExample(params: .null, result: ["providers": [MethodExample.provider]])
 }

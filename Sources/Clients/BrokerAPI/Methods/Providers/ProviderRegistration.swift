@@ -99,13 +99,7 @@ public enum ProviderUnregister: RPCMethod {
     "Deletes the client that `provider.register` made (RFC 7592) and removes the provider, even if the issuer refuses."
   public static let errors: [ErrorReason] = [.unknownProvider, .unsupportedByProvider, .storeFailure]
 
-  public struct Params: Codable, Sendable, Equatable {
-    public var provider: String
-
-    public init(provider: String) {
-      self.provider = provider
-    }
-  }
+  public typealias Params = ProviderGet.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var steps: [AccountLogout.Step]

@@ -4,10 +4,7 @@ public enum TokenExchange: TokenRelease {
   public static let access = Access.use
   public static let summary =
     "Exchanges the account's access token at the provider for one that another service takes (RFC 8693)."
-  public static let errors: [ErrorReason] = [
-    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .scopeNotGranted, .unsupportedByProvider, .storeFailure,
-  ]
+  public static let errors: [ErrorReason] = TokenGet.errors
 
   public struct Params: Codable, Sendable, Equatable {
     public var account: String
