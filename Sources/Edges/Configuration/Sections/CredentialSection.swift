@@ -62,17 +62,8 @@ extension Sections {
     return text
   }
 
-  private static let credentialUnit = Form<String>.text.map("a unit's name") { text throws(Unfit) in
-    let fits = text.utf8.allSatisfy {
-      (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
-        || "*:-_.\\@".utf8.contains($0)
-    }
-    let ends = [".service", ".socket", ".mount", ".swap", "*"]
-    guard fits, ends.contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
-      throw .found(quoted(text), suggestion: "write it whole, such as backup.service")
-    }
-    return text
-  }
+  private static let credentialUnit = unitPattern(
+    [".service", ".socket", ".mount", ".swap"], example: "backup.service")
 }
 
 extension CredentialDraft {

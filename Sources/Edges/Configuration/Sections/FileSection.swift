@@ -122,7 +122,7 @@ extension Form where Output == String {
     return text
   }
 
-  fileprivate static let variableName = text.map("the name of a variable") { text throws(Unfit) in
+  static let variableName = text.map("the name of a variable") { text throws(Unfit) in
     let isName = text.utf8.allSatisfy { byte in
       (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
         || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)

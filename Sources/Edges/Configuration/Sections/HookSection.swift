@@ -54,14 +54,7 @@ extension Form where Output == [String] {
 
 extension Form where Output == String {
   /// The variables that grantd sets for hooks are not taken from its environment, nor the location of its secrets.
-  fileprivate static let variable = text.map("the name of a variable") { text throws(Unfit) in
-    let letters = text.utf8.allSatisfy { byte in
-      (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
-        || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-    }
-    guard letters, let first = text.utf8.first, !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first) else {
-      throw .found(quoted(text))
-    }
+  fileprivate static let variable = variableName.map { text throws(Unfit) in
     guard !text.hasPrefix("GRANTD_"), !["CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET"].contains(text) else {
       throw .found("\(quoted(text)), which is grantd's own")
     }
