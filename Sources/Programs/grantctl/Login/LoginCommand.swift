@@ -90,7 +90,7 @@ struct LoginCommand: BrokerCommand {
       throw ValidationError("--username can only be combined with --scope.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
-    guard resourceChoice.isEmpty || ResourceLogin.isURL(provider) else {
+    guard resourceChoice.isEmpty || Browser.isWebAddress(provider) else {
       throw ValidationError("--issuer, --client-id and --name go with the URL of a resource.")
     }
     _ = try NameValue.parse(param, option: "--param")
@@ -125,7 +125,7 @@ struct LoginCommand: BrokerCommand {
       shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
     do throws(Failure) {
-      guard ResourceLogin.isURL(provider), !codeOnly else {
+      guard Browser.isWebAddress(provider), !codeOnly else {
         return try await flow.run(params(provider, browser: browser))
       }
       let resource = ResourceLogin(
@@ -136,7 +136,7 @@ struct LoginCommand: BrokerCommand {
       if !shell.isJSON { resource.showUse(of: account ?? found.provider) }
     } catch {
       // The URL may be an issuer's.
-      if ResourceLogin.isURL(provider), error.rpc?.reason == .unsupportedByProvider {
+      if Browser.isWebAddress(provider), error.rpc?.reason == .unsupportedByProvider {
         let failure = Failure(.unknownName, error.message, hints: error.hints)
         return try await offerSetup(provider, failure, shell)
       }
@@ -157,7 +157,7 @@ struct LoginCommand: BrokerCommand {
     var failure =
       failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
     failure.hints =
-      (ResourceLogin.isURL(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
+      (Browser.isWebAddress(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
     guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
     let options =
       [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
