@@ -51,20 +51,6 @@ import UnixSocket
     #expect(TimeText.date(1_767_225_600, in: .ahead(5400)) == "2026-01-01 01:30:00")
   }
 
-  @Test(
-    "a provider's moment is read as RFC 3339 has it",
-    arguments: [
-      ("2026-01-01T00:00:00Z", 1_767_225_600), ("2026-01-01T00:00:00.123456Z", 1_767_225_600),
-      ("2026-01-01T02:00:00+02:00", 1_767_225_600), ("2025-12-31T18:30:00-05:30", 1_767_225_600),
-      ("1969-12-31T23:59:59Z", -1), ("2026-02-29T00:00:00Z", nil), ("2026-01-01 00:00:00Z", nil),
-      ("2026-01-01T00:00:00", nil), ("2026-01-01T00:00Z", nil), ("2026-01-01T24:00:00Z", nil),
-      ("2026-01-01T00:00:00.Z", nil), ("2026-01-01T00:00:00+2", nil), ("2026-01-01T00:00:00Zx", nil), ("T", nil),
-      ("", nil),
-    ] as [(String, Int64?)])
-  func internetDates(text: String, moment: Int64?) {
-    #expect(TimeText.internetDate(text) == moment)
-  }
-
   @Test("this machine's time zone goes there and back, summer and winter")
   func localTime() {
     for moment: Int64 in [1_767_225_600, 1_782_864_000, 0] {

@@ -1,6 +1,7 @@
 import CLinux
+import Glibc
 
-/// The variables of this process.
+/// The variables and the program of this process.
 public enum Environment {
   /// Only where no other thread changes one.
   public static var own: [String: String] {
@@ -13,6 +14,14 @@ public enum Environment {
       entry += 1
     }
     return variables
+  }
+
+  /// The path of the executed file.
+  public static var ownProgram: String? {
+    var path = [UInt8](repeating: 0, count: Int(PATH_MAX))
+    let length = readlink("/proc/self/exe", &path, path.count)
+    guard length > 0, length < path.count else { return nil }
+    return String(validating: path[..<length], as: UTF8.self)
   }
 
   /// `NAME=value`, sorted.

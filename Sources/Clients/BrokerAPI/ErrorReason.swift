@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The reason of a failed request: `data.reason` of an error, a fixed number, and the user's next step.
 public enum ErrorReason: String, Codable, Sendable, CaseIterable {
   case unknownAccount = "unknown_account"

@@ -163,7 +163,7 @@ struct Loader {
   ///   - noun: the noun for too many.
   private mutating func readEach<Draft>(
     _ item: Item, _ section: Section<Draft>, as plural: String, atMost most: Int = .max, noun: String? = nil,
-    _ empty: Draft, _ take: (inout Loader, Draft, [String: Item], FileLocation) -> Void
+    _ empty: Draft, _ take: (inout Loader, Draft, SectionPlace) -> Void
   ) {
     guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
       return report.problem("\(plural) are written as \(section.header), with two brackets", at: item.place)
@@ -176,7 +176,7 @@ struct Loader {
       let table = item.table ?? [:]
       var draft = empty
       section.read(table, into: &draft, title: section.header, report: &report)
-      take(&self, draft, table, item.place)
+      take(&self, draft, SectionPlace(title: section.header, table: table, place: item.place))
     }
     counts[section.header, default: 0] += items.count
   }
@@ -190,8 +190,8 @@ struct Loader {
   }
 
   private mutating func readRules(_ item: Item) {
-    readEach(item, Sections.rule, as: "rules", RuleDraft()) { loader, draft, table, place in
-      if let rule = draft.rule(table, at: place, sources: loader.sources, report: &loader.report) {
+    readEach(item, Sections.rule, as: "rules", RuleDraft()) { loader, draft, section in
+      if let rule = draft.rule(section.table, at: section.place, sources: loader.sources, report: &loader.report) {
         loader.settings.rules.append(rule)
       }
     }
@@ -200,17 +200,17 @@ struct Loader {
   private mutating func readHooks(_ item: Item) {
     readEach(
       item, Sections.onEvent, as: "hooks", atMost: Sections.mostHooks, noun: "[[on_event]] hooks", HookDraft()
-    ) { loader, draft, table, place in
-      if let hook = draft.hook(table, at: place, report: &loader.report) { loader.settings.hooks.append(hook) }
+    ) { loader, draft, section in
+      if let hook = draft.hook(section, report: &loader.report) { loader.settings.hooks.append(hook) }
     }
   }
 
   private mutating func readCredentials(_ item: Item) {
     readEach(
       item, Sections.credential, as: "credentials", atMost: Sections.mostCredentials, CredentialDraft()
-    ) { loader, draft, table, place in
-      guard let offer = draft.offer(table, at: place, report: &loader.report) else { return }
-      loader.checkFirst(offer.id, in: \.credentials, "[[credential]] with id \(quoted(offer.id))", at: place)
+    ) { loader, draft, section in
+      guard let offer = draft.offer(section, report: &loader.report) else { return }
+      loader.checkFirst(offer.id, in: \.credentials, "[[credential]] with id \(quoted(offer.id))", at: section.place)
       loader.settings.credentials.offers.append(offer)
     }
   }
@@ -218,9 +218,9 @@ struct Loader {
   private mutating func readFiles(_ item: Item) {
     readEach(
       item, Sections.file, as: "token files", atMost: Sections.mostFiles, FileDraft()
-    ) { loader, draft, table, place in
-      guard let file = draft.file(table, at: place, sources: loader.sources, report: &loader.report) else { return }
-      loader.checkFirst(file.place, in: \.files, "[[file]] with path \(quoted(file.name))", at: place)
+    ) { loader, draft, section in
+      guard let file = draft.file(section, sources: loader.sources, report: &loader.report) else { return }
+      loader.checkFirst(file.place, in: \.files, "[[file]] with path \(quoted(file.name))", at: section.place)
       loader.settings.tokenFiles.append(file)
     }
   }
@@ -228,9 +228,9 @@ struct Loader {
   private mutating func readHandles(_ item: Item) {
     readEach(
       item, Sections.handle, as: "handles", atMost: Sections.mostHandles, HandleDraft()
-    ) { loader, draft, table, place in
-      guard let handle = draft.handle(table, at: place, report: &loader.report) else { return }
-      loader.checkFirst(handle.name, in: \.handles, "[[handle]] with name \(quoted(handle.name))", at: place)
+    ) { loader, draft, section in
+      guard let handle = draft.handle(section, report: &loader.report) else { return }
+      loader.checkFirst(handle.name, in: \.handles, "[[handle]] with name \(quoted(handle.name))", at: section.place)
       loader.settings.loopback.handles.append(handle)
     }
   }
@@ -238,13 +238,13 @@ struct Loader {
   private mutating func readClouds(_ item: Item) {
     readEach(
       item, Sections.cloud, as: "clouds", atMost: Sections.mostClouds, CloudDraft()
-    ) { loader, draft, table, place in
-      guard let cloud = draft.cloud(table, at: place, report: &loader.report) else { return }
+    ) { loader, draft, section in
+      guard let cloud = draft.cloud(section, report: &loader.report) else { return }
       let kind = draft.kind?.rawValue ?? ""
       // The first metadata server whose account the caller may use answers.
       if kind != "gcp" {
         let title = "[[cloud]] of kind \(kind) with name \(quoted(cloud.name))"
-        loader.checkFirst("\(kind)/\(cloud.name)", in: \.clouds, title, at: place)
+        loader.checkFirst("\(kind)/\(cloud.name)", in: \.clouds, title, at: section.place)
       }
       loader.settings.loopback.clouds.append(cloud)
     }
@@ -302,7 +302,7 @@ struct Loader {
     Sections.provider.read(
       table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = ProviderSectionCheck(
-      name: name, draft: draft, table: table, place: item.place,
+      draft: draft, section: SectionPlace(title: title, table: table, place: item.place),
       servesAccounts: AccountDeclarations.providers(in: roots).contains(key), sources: sources)
     if let provider = check.settings(report: &report) { settings.providers.append(provider) }
   }
@@ -314,7 +314,9 @@ struct Loader {
     let title = "[provider.\(name)]"
     var draft = SystemDraft()
     section.read(table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
-    let check = SystemCheck(name: name, kind: kind, draft: draft, table: table, place: place, sources: sources)
+    let check = SystemCheck(
+      name: name, kind: kind, draft: draft, section: SectionPlace(title: title, table: table, place: place),
+      sources: sources)
     if let system = check.settings(report: &report) { settings.systems.append(system) }
   }
 

@@ -61,8 +61,6 @@ public struct Settings: Sendable, Equatable {
     public var ipv6 = true
     /// The public origin of a reverse proxy: `https://broker.example.com`, in the form of `RedirectURI.origin`.
     public var publicOrigin: String?
-
-    public init() {}
   }
 
   public struct SocketSettings: Sendable, Equatable {
@@ -84,15 +82,11 @@ public struct Settings: Sendable, Equatable {
     /// The part of each budget that all callers without a rule have together.
     public var shareWithoutRule: Double = 0.0625
     public var idleTimeout: Duration = .seconds(600)
-
-    public init() {}
   }
 
   public struct MetricsSettings: Sendable, Equatable {
     /// The address of the HTTP listener; nil: none.
     public var listen: LocalAddress?
-
-    public init() {}
   }
 
   /// When a user's broker locks automatically.
@@ -106,8 +100,6 @@ public struct Settings: Sendable, Equatable {
   /// Notices on the desktop of a user's broker.
   public struct NotifySettings: Sendable, Equatable {
     public var isEnabled = true
-
-    public init() {}
   }
 
   public struct HTTPSettings: Sendable, Equatable {
@@ -115,8 +107,6 @@ public struct Settings: Sendable, Equatable {
     public var listen: LocalAddress?
     /// The Unix socket, as written: a path without a leading `/` is next to the broker's own socket; nil: none.
     public var unix: String?
-
-    public init() {}
   }
 
   public struct StoreSettings: Sendable, Equatable {
@@ -131,8 +121,6 @@ public struct Settings: Sendable, Equatable {
     public var passwordFile: String?
     /// The contents of the password file.
     public var password: Secret?
-
-    public init() {}
   }
 
   public enum StoreKind: String, Sendable, CaseIterable {

@@ -52,7 +52,7 @@ struct Daemon: Sendable {
       return try await LockedServing(key: locked, again: again, notifier: notifier, logger: logger)
         .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
     }
-    let opening = StoreOpening(places, settings, notifier, logger)
+    let opening = StoreOpening(places: places, settings: settings, notifier: notifier, logger: logger)
     let own = try opening.own(rescue)
     try await rescue.takeOver(into: own, logger)
     let store = try await opening.store(own)

@@ -1,5 +1,4 @@
 import Broker
-import FoundationEssentials
 import Glibc
 import GrantdConfiguration
 import Platform
@@ -62,7 +61,7 @@ struct Places: Sendable {
 
   /// `PREFIX/share/grantd/providers.d` next to `PREFIX/bin/grantd`; for a build in the source tree, the tree's own.
   private static func shippedTemplates() -> [String] {
-    guard let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe") else { return [] }
+    guard let program = Environment.ownProgram else { return [] }
     let folder = PrivateFiles.folder(of: program)
     var folders = [PrivateFiles.folder(of: folder) + "/share/grantd/providers.d"]
     if let build = program.firstRange(of: "/.build") {

@@ -20,14 +20,6 @@ struct Reloads: Reloader {
   let desktop: Desktop
   private let order = ReloadOrder()
 
-  init(
-    places: Places, settings: Settings, transport: HTTPTransport, callbacks: CallbackServing, http: HTTPServing,
-    loopback: LoopbackApplication, hooks: Hooks, desktop: Desktop
-  ) {
-    (self.places, self.settings, self.transport, self.callbacks) = (places, settings, transport, callbacks)
-    (self.http, self.loopback, self.hooks, self.desktop) = (http, loopback, hooks, desktop)
-  }
-
   @BrokerActor
   func reload(_ broker: Broker, for caller: Principal?) async throws(RPCError) -> BrokerReload.Result {
     let turn = order.begin()

@@ -18,10 +18,6 @@ struct StoreOpening {
   let notifier: Notifier
   let logger: Logger
 
-  init(_ places: Places, _ settings: Settings, _ notifier: Notifier, _ logger: Logger) {
-    (self.places, self.settings, self.notifier, self.logger) = (places, settings, notifier, logger)
-  }
-
   /// The store of the broker. One value has both protocols.
   struct Opened {
     let store: any Store

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 extension RPCError {
   /// The error object (JSON-RPC 2.0 §5.1): `code`, `message`, and `data` with the known members of `reason`, `hint`,
   /// `retry_after`, `oauth`, `detail` and `fields`.

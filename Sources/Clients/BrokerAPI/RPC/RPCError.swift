@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The provider's error response (RFC 6749 §5.2), bounded and with control characters escaped.
 public struct OAuthDetail: Codable, Sendable, Equatable {
   public var error: String

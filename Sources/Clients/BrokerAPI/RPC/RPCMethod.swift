@@ -1,5 +1,6 @@
 /// A method of the socket: its parameters, its result, who may call it, and the words of the reference, in one type.
 /// The registry (``Methods/all``), the OpenRPC document and `docs/rpc.md` are made from these.
+/// Members are named as on the wire.
 public protocol RPCMethod: Sendable {
   associatedtype Params: Codable & Sendable
   associatedtype Result: Codable & Sendable

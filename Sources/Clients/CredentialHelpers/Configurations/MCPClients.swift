@@ -59,15 +59,12 @@ extension Tool {
         return [header, "command = \(ToolTarget.quoted(words.first ?? ""))", "args = [\(arguments)]"]
       } ?? [header, "url = \(ToolTarget.quoted(target.address))"]
     return ToolConfiguration(
-      edits: [
-        .text(
-          TextEdit("$HOME/.codex/config.toml", target.block("codex", lines), conflicts: [.start(header)]))
-      ], notes: ["Codex reads it at its start."])
+      edits: [target.edit("codex", "$HOME/.codex/config.toml", lines, conflicts: [.start(header)])],
+      notes: ["Codex reads it at its start."])
   }
 
   static let mcp = Tool(name: "mcp", need: .forward) { target in
     ToolConfiguration(
-      edits: [],
       notes: target.bridge.map {
         ["The command for any client, with the transport “stdio”:", $0.joined(separator: " ")]
       }

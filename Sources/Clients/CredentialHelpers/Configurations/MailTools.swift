@@ -8,10 +8,7 @@ extension Tool {
       "user \(target.user)", "passwordeval \"\(target.tokenCommand) </dev/null\"",
     ]
     return ToolConfiguration(
-      edits: [
-        .text(
-          TextEdit("$HOME/.msmtprc", target.block("msmtp", lines), conflicts: [.line("account \(target.account)")]))
-      ],
+      edits: [target.edit("msmtp", "$HOME/.msmtprc", lines, conflicts: [.line("account \(target.account)")])],
       notes: ["A server without OAUTHBEARER: write auth xoauth2. Use it: msmtp -a \(target.account)"])
   }
 
@@ -26,9 +23,7 @@ extension Tool {
       "Far :\(name)-remote:", "Near :\(name)-local:", "Patterns *", "Create Near", "SyncState *",
     ]
     return ToolConfiguration(
-      edits: [
-        .text(TextEdit("$HOME/.mbsyncrc", target.block("mbsync", lines), conflicts: [.line("IMAPAccount \(name)")]))
-      ],
+      edits: [target.edit("mbsync", "$HOME/.mbsyncrc", lines, conflicts: [.line("IMAPAccount \(name)")])],
       notes: [
         "mbsync needs a SASL module with XOAUTH2: libsasl2-modules-kdexoauth2, or another.",
         "It can hang when the server refuses a token: run it as timeout 300 mbsync \(name)",
@@ -44,10 +39,8 @@ extension Tool {
     ]
     return ToolConfiguration(
       edits: [
-        .text(
-          TextEdit(
-            "$CONFIG/neomutt/neomuttrc", target.block("neomutt", lines),
-            conflicts: [.start("set imap_oauth_refresh_command =")]))
+        target.edit(
+          "neomutt", "$CONFIG/neomutt/neomuttrc", lines, conflicts: [.start("set imap_oauth_refresh_command =")])
       ],
       notes: [
         "To send: set smtp_url, smtp_authenticators = \"oauthbearer:xoauth2\" and smtp_oauth_refresh_command in the same way."
@@ -62,11 +55,7 @@ extension Tool {
       "source-cred-cmd = \(target.tokenCommand)", "from = <\(target.user)>",
     ]
     return ToolConfiguration(
-      edits: [
-        .text(
-          TextEdit(
-            "$CONFIG/aerc/accounts.conf", target.block("aerc", lines), conflicts: [.start("[\(target.account)]")]))
-      ],
+      edits: [target.edit("aerc", "$CONFIG/aerc/accounts.conf", lines, conflicts: [.start("[\(target.account)]")])],
       notes: ["aerc asks once per start: start it again when the token of that start has ended."])
   }
 }

@@ -7,7 +7,7 @@ public struct ToolConfiguration: Sendable, Equatable {
     case kubectl(entry: String, write: [String], undo: [String])
   }
 
-  public var edits: [Edit]
+  public var edits: [Edit] = []
   /// Further steps, as text for the user.
   public var notes: [String] = []
 }
@@ -120,6 +120,13 @@ extension ToolTarget {
 
   func block(_ tool: String, _ lines: [String], position: TextBlock.Position = .end) -> TextBlock {
     TextBlock(label: label(tool), text: lines.joined(separator: "\n"), position: position)
+  }
+
+  /// A tool's block in its text file.
+  func edit(
+    _ tool: String, _ file: String, _ lines: [String], conflicts: [TextBlock.Conflict]
+  ) -> ToolConfiguration.Edit {
+    .text(TextEdit(file, block(tool, lines), conflicts: conflicts))
   }
 
   private static let mapping = "$CONFIG/grantd/helper.toml"

@@ -57,11 +57,7 @@ extension Tool {
       "credential_process = \(target.helperCommand("aws")) --account \(target.accountWord) --role \(role)",
     ]
     return ToolConfiguration(
-      edits: [
-        .text(
-          TextEdit(
-            "$HOME/.aws/config", target.block("aws", lines), conflicts: [.start("[profile \(target.account)]")]))
-      ])
+      edits: [target.edit("aws", "$HOME/.aws/config", lines, conflicts: [.start("[profile \(target.account)]")])])
   }
 
   /// Workload identity federation: the file that GOOGLE_APPLICATION_CREDENTIALS names.
@@ -76,7 +72,6 @@ extension Tool {
       "token_url": "https://sts.googleapis.com/v1/token", "credential_source": ["executable": executable],
     ]
     return ToolConfiguration(
-      edits: [],
       notes: [
         "Save this as a file, and set GOOGLE_APPLICATION_CREDENTIALS to its path and",
         "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES=1:",
@@ -86,7 +81,6 @@ extension Tool {
   /// Vault's JWT login (`auth/jwt/login`); OpenBao has the same.
   static let vault = Tool(name: "vault", need: .vaultRole, takesIDTokens: true) { target in
     ToolConfiguration(
-      edits: [],
       notes: [
         "Vault and OpenBao take the token at the login of their JWT method:",
         "  vault write auth/jwt/login role=\(target.role ?? "") jwt=\"$(\(target.tokenCommand)\(target.idTokenOption))\"",
@@ -98,7 +92,6 @@ extension Tool {
 
   static let gcloud = Tool(name: "gcloud", need: .nothing) { target in
     ToolConfiguration(
-      edits: [],
       notes: [
         "gcloud takes a token from its environment:",
         "  grantctl exec \(target.accountWord)\(target.options) --env CLOUDSDK_AUTH_ACCESS_TOKEN -- gcloud …",
@@ -109,7 +102,7 @@ extension Tool {
     let lines = ["[global]", "keyring-provider = subprocess", "index-url = \(target.addressWithUser)"]
     return ToolConfiguration(
       edits: [
-        .text(TextEdit("$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: [.start("[global]")])),
+        target.edit("pip", "$CONFIG/pip/pip.conf", lines, conflicts: [.start("[global]")]),
         target.entry("pip"),
       ], notes: ["pip runs `keyring`: put the folder with grantd's link of that name first in PATH."])
   }
@@ -138,10 +131,7 @@ extension Tool {
     ]
     return ToolConfiguration(
       edits: [
-        .text(
-          TextEdit(
-            "$HOME/.cargo/config.toml", target.block("cargo", lines),
-            conflicts: [.start("[registries.\(target.registry)]")]))
+        target.edit("cargo", "$HOME/.cargo/config.toml", lines, conflicts: [.start("[registries.\(target.registry)]")])
       ],
       notes: [
         "cargo finds the provider as cargo-credential-grantd in PATH. The registry's name: --registry \(target.registry)"
@@ -176,16 +166,11 @@ extension Tool {
       "bearer_token_command = \(target.tokenCommand)",
     ]
     return ToolConfiguration(
-      edits: [
-        .text(
-          TextEdit(
-            "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: [.start("[\(target.account)]")]))
-      ])
+      edits: [target.edit("rclone", "$CONFIG/rclone/rclone.conf", lines, conflicts: [.start("[\(target.account)]")])])
   }
 
   static let prometheus = Tool(name: "prometheus", need: .nothing) { target in
     ToolConfiguration(
-      edits: [],
       notes: [
         "In /etc/grantd/grantd.toml, then `grantctl reload`; the broker keeps the file fresh:",
         "  [[file]]",

@@ -23,14 +23,13 @@ public enum InternetTime {
   private static func utcSeconds(_ text: String) -> Int64? {
     let bytes = Array(text.utf8)
     guard bytes.count >= 20, bytes.last == UInt8(ascii: "Z"), bytes.count <= 40 else { return nil }
+    func isNumber(_ range: Range<Int>) -> Bool { bytes[range].allSatisfy { (0x30...0x39).contains($0) } }
     func number(_ range: Range<Int>) -> Int64? {
-      let digits = bytes[range]
-      guard digits.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
-      return digits.reduce(0) { $0 * 10 + Int64($1 - 0x30) }
+      isNumber(range) ? bytes[range].reduce(Int64(0)) { $0 * 10 + Int64($1 - 0x30) } : nil
     }
     let marks: [(Int, Character)] = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":")]
     guard marks.allSatisfy({ bytes[$0.0] == $0.1.asciiValue }),
-      bytes.count == 20 || bytes[19] == UInt8(ascii: ".") && number(20..<bytes.count - 1) != nil,
+      bytes.count == 20 || bytes.count > 21 && bytes[19] == UInt8(ascii: ".") && isNumber(20..<bytes.count - 1),
       let year = number(0..<4), let month = number(5..<7), let day = number(8..<10), let hour = number(11..<13),
       let minute = number(14..<16), let second = number(17..<19), (1...12).contains(month), (1...31).contains(day),
       hour < 24, minute < 60, second <= 60
@@ -41,6 +40,8 @@ public enum InternetTime {
     let yearOfEra = shifted - era * 400
     let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
     let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+    // The 31st of a month that has none has become another day.
+    guard date(days) == (year, month, day) else { return nil }
     return days * 86_400 + hour * 3600 + minute * 60 + second
   }
 

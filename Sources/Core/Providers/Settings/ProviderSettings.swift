@@ -199,7 +199,5 @@ extension ProviderSettings {
     public var tolerance: Duration = .seconds(30)
     /// Audiences allowed in addition to the client if `azp` is the client.
     public var trustedAudiences: [String] = []
-
-    public init() {}
   }
 }

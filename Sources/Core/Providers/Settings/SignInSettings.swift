@@ -88,8 +88,6 @@ public struct APISettings: Sendable, Equatable {
     /// The user's account at the provider is blocked.
     case blocked
   }
-
-  public init() {}
 }
 
 extension APISettings {

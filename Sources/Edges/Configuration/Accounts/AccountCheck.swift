@@ -5,22 +5,14 @@ import OAuth
 struct AccountCheck {
   var name: AccountName
   var draft: AccountDraft
-  var table: [String: Item]
-  /// The section's position.
-  var place: FileLocation
+  var section: SectionPlace
   var sources: Settings.Sources
-
-  private var title: String { "[account.\(name)]" }
-  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The account; nil, and a report, if its keys contradict each other.
   func account(report: inout ConfigurationReport) -> DeclaredAccount? {
-    for key in ["provider", "grant"] where table[key] == nil {
-      report.problem("\(title) has no \"\(key)\"", at: place)
-    }
+    report.require(["provider", "grant"], in: section)
     if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
-      report.problem(
-        "\"resource\" in \(title) must be an absolute URI without a fragment", at: location(of: "resource"))
+      report.problem(at: section, "resource", "must be an absolute URI without a fragment")
     }
     guard let provider = draft.provider, let grant = draft.grant else { return nil }
     checkUses(grant, report: &report)
@@ -38,39 +30,32 @@ struct AccountCheck {
   }
 
   private func checkUses(_ grant: AccountDraft.Grant, report: inout ConfigurationReport) {
-    for (key, item) in table.inOrder {
+    for (key, _) in section.table.inOrder {
       guard Sections.grant(of: key).map({ $0 != grant }) ?? false else { continue }
-      report.problem(
-        "\"\(key)\" in \(title) has no use with grant = \"\(grant.rawValue)\"", at: item.place,
-        suggestion: "remove it")
+      report.problem(at: section, key, "has no use with grant = \"\(grant.rawValue)\"", suggestion: "remove it")
     }
   }
 
   // MARK: JWT bearer
 
   private func jwtBearer(report: inout ConfigurationReport) -> JWTBearerSource? {
-    let keys = KeyReader(title: title, sources: sources)
-    guard ["key_file", "key_credential"].contains(where: { table[$0] != nil }) else {
+    let keys = KeyReader(title: section.title, sources: sources)
+    guard ["key_file", "key_credential"].contains(where: { section[$0] != nil }) else {
       report.problem(
-        "\(title) has no key to sign with", at: place, suggestion: "add key_file or key_credential")
+        "\(section.title) has no key to sign with", at: section.place, suggestion: "add key_file or key_credential")
       return nil
     }
-    guard let text = keys.text("key", draft.key, table, report: &report) else { return nil }
+    guard let text = keys.text("key", draft.key, section.table, report: &report) else { return nil }
     let google = GoogleServiceAccount(text)
     var draft = draft
     draft.key.id = draft.key.id ?? google?.keyID
     if let algorithm = draft.key.algorithm, algorithm.isSymmetric {
-      report.problem(
-        "\"algorithm\" in \(title) is \"\(algorithm.rawValue)\", by which a private key does not sign",
-        at: location(of: "algorithm"))
+      report.problem(at: section, "algorithm", "is \"\(algorithm.rawValue)\", by which a private key does not sign")
       return nil
     }
-    let key = keys.signingKey(google?.key ?? text, "key", draft.key, table, report: &report)
+    let key = keys.signingKey(google?.key ?? text, "key", draft.key, section.table, report: &report)
     guard let issuer = draft.issuer ?? google?.email else {
-      if table["issuer"] == nil {
-        report.problem(
-          "\(title) has no \"issuer\"", at: place, suggestion: "write who asserts, as the provider knows it")
-      }
+      report.require(["issuer"], in: section, suggestion: "write who asserts, as the provider knows it")
       return nil
     }
     guard let key else { return nil }
@@ -83,14 +68,11 @@ struct AccountCheck {
 
   private func exchange(report: inout ConfigurationReport) -> ExchangeSource? {
     guard let from = draft.from else {
-      if table["from"] == nil {
-        report.problem(
-          "\(title) has no \"from\"", at: place, suggestion: "name the account whose token is traded")
-      }
+      report.require(["from"], in: section, suggestion: "name the account whose token is traded")
       return nil
     }
     for (key, other) in [("from", from), ("actor", draft.actor)] where other == name {
-      report.problem("\"\(key)\" in \(title) is the account itself", at: location(of: key))
+      report.problem(at: section, key, "is the account itself")
       return nil
     }
     return ExchangeSource(

@@ -42,7 +42,8 @@ struct AccountDeclarations {
     var draft = AccountDraft()
     Sections.account.read(table, into: &draft, title: title, report: &report)
     if let provider = draft.provider, let grant = draft.grant { grants[provider, default: []].insert(grant) }
-    let check = AccountCheck(name: name, draft: draft, table: table, place: item.place, sources: sources)
+    let check = AccountCheck(
+      name: name, draft: draft, section: SectionPlace(title: title, table: table, place: item.place), sources: sources)
     if let account = check.account(report: &report) { accounts.append(account) }
   }
 

@@ -16,17 +16,14 @@ extension APIAddresses {
     origins.compactMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
   }
 
-  /// - Parameter place: of a key of the section.
-  func check(
-    _ title: String, allowInsecureHTTP: Bool, at place: (String) -> FileLocation, report: inout ConfigurationReport
-  ) {
+  func check(_ section: SectionPlace, allowInsecureHTTP: Bool, report: inout ConfigurationReport) {
     let all = (base.map { [("api_base", $0)] } ?? []) + origins.map { ("api_origins", $0) }
     for (key, text) in all {
       let url = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
       let isWhole = key == "api_base" || (url.map { ["", "/"].contains($0.path) } ?? false)
       guard url == nil || text.contains("?") || !isWhole else { continue }
       let wanted = key == "api_base" ? "an https URL without user, query or fragment" : "https addresses without a path"
-      report.problem("\"\(key)\" in \(title) must be \(wanted), not \(quoted(text))", at: place(key))
+      report.problem(at: section, key, "must be \(wanted), not \(quoted(text))")
     }
   }
 }

@@ -13,16 +13,13 @@ struct ClientCheck {
   }
 
   var draft: ProviderDraft
-  var table: [String: Item]
-  var place: FileLocation
+  var section: SectionPlace
   var keys: KeyReader
 
-  private var title: String { keys.title }
-  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
   private func firstPlace(_ names: [String]) -> FileLocation {
-    names.lazy.compactMap { table[$0]?.place }.first ?? place
+    names.lazy.compactMap { section[$0]?.place }.first ?? section.place
   }
-  private func names(_ keys: [String]) -> Bool { keys.contains { table[$0] != nil } }
+  private func names(_ keys: [String]) -> Bool { keys.contains { section[$0] != nil } }
 
   private static let secretKeys = ["client_secret_file", "client_secret_credential"]
   private static let keyKeys = ["client_key_file", "client_key_credential"]
@@ -36,13 +33,13 @@ struct ClientCheck {
   }
 
   func read(report: inout ConfigurationReport) -> Outcome {
-    let secret = SecretReader(title: title, sources: keys.sources).read(
-      "client_secret", file: draft.secretFile, credential: draft.secretCredential, table, report: &report)
+    let secret = SecretReader(title: section.title, sources: keys.sources).read(
+      "client_secret", file: draft.secretFile, credential: draft.secretCredential, section.table, report: &report)
     let key: SigningKey?
     if method == .secretJWT {
       key = sharedKey(secret, report: &report)
     } else {
-      key = keys.signingKey("client_key", draft.clientKey, table, report: &report)
+      key = keys.signingKey("client_key", draft.clientKey, section.table, report: &report)
     }
     checkSecret(report: &report)
     checkKey(report: &report)
@@ -81,14 +78,14 @@ struct ClientCheck {
     let algorithm = draft.clientKey.algorithm ?? .hs256
     guard algorithm.isSymmetric else {
       report.problem(
-        "\"client_assertion_algorithm\" in \(title) is \"\(algorithm.rawValue)\", and a client secret signs with HS256, "
-          + "HS384 or HS512", at: location(of: "client_assertion_algorithm"))
+        at: section, "client_assertion_algorithm",
+        "is \"\(algorithm.rawValue)\", and a client secret signs with HS256, HS384 or HS512")
       return nil
     }
     do throws(SigningKeyError) {
       return try SigningKey.shared(secret, algorithm: algorithm)
     } catch {
-      keys.record(error, "client_secret", table, report: &report)
+      keys.record(error, "client_secret", section.table, report: &report)
       return nil
     }
   }
@@ -97,13 +94,12 @@ struct ClientCheck {
     let isNamed = names(Self.secretKeys)
     if method.needsSecret, !isNamed {
       report.problem(
-        "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no client secret",
-        at: location(of: "token_endpoint_auth_method"),
+        at: section, "token_endpoint_auth_method", "is \"\(method.rawValue)\", and there is no client secret",
         suggestion: "add client_secret_file or client_secret_credential")
     } else if !method.needsSecret, isNamed {
       report.problem(
-        "\(title) has a client secret, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
-        at: location(of: "token_endpoint_auth_method"), suggestion: "remove one of them")
+        "\(section.title) has a client secret, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
+        at: section.location(of: "token_endpoint_auth_method"), suggestion: "remove one of them")
     }
   }
 
@@ -111,17 +107,16 @@ struct ClientCheck {
     let isNamed = names(Self.keyKeys)
     if method == .privateKeyJWT, !isNamed {
       report.problem(
-        "\"token_endpoint_auth_method\" in \(title) is \"private_key_jwt\", and there is no client key",
-        at: location(of: "token_endpoint_auth_method"), suggestion: "add client_key_file or client_key_credential")
+        at: section, "token_endpoint_auth_method", "is \"private_key_jwt\", and there is no client key",
+        suggestion: "add client_key_file or client_key_credential")
     } else if isNamed, method != .privateKeyJWT, !signsWithClientKey {
       report.problem(
-        "\(title) has a client key, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
+        "\(section.title) has a client key, and \"token_endpoint_auth_method\" is \"\(method.rawValue)\"",
         at: firstPlace(Self.keyKeys), suggestion: "write private_key_jwt there, or remove the key")
     }
     if method != .secretJWT, let algorithm = draft.clientKey.algorithm, algorithm.isSymmetric {
       report.problem(
-        "\"client_assertion_algorithm\" in \(title) is \"\(algorithm.rawValue)\", which is for client_secret_jwt alone",
-        at: location(of: "client_assertion_algorithm"))
+        at: section, "client_assertion_algorithm", "is \"\(algorithm.rawValue)\", which is for client_secret_jwt alone")
     }
   }
 
@@ -130,8 +125,8 @@ struct ClientCheck {
   private func checkCertificate(report: inout ConfigurationReport) {
     guard method == .tls || method == .selfSignedTLS, !names(["tls_certificate_file"]) else { return }
     report.problem(
-      "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no certificate",
-      at: location(of: "token_endpoint_auth_method"), suggestion: "add tls_certificate_file and tls_key_file")
+      at: section, "token_endpoint_auth_method", "is \"\(method.rawValue)\", and there is no certificate",
+      suggestion: "add tls_certificate_file and tls_key_file")
   }
 
   /// A setting without effect is an error of its author.
@@ -147,26 +142,24 @@ struct ClientCheck {
       ("request_object_key_id", names(Self.requestKeyKeys), "request_object_key_file"),
       ("request_object_algorithm", names(Self.requestKeyKeys), "request_object_key_file"),
     ]
-    for use in uses where table[use.key] != nil && !use.isUsed {
-      report.problem(
-        "\"\(use.key)\" in \(title) has no use without \(use.needs)", at: location(of: use.key),
-        suggestion: "add that, or remove this")
+    for use in uses where section[use.key] != nil && !use.isUsed {
+      report.problem(at: section, use.key, "has no use without \(use.needs)", suggestion: "add that, or remove this")
     }
-    if draft.assertionAudience == "issuer", table["issuer"] == nil {
+    if draft.assertionAudience == "issuer", section["issuer"] == nil {
       report.problem(
-        "\"client_assertion_audience\" in \(title) is \"issuer\", and there is none",
-        at: location(of: "client_assertion_audience"), suggestion: "add issuer, or write the audience itself")
+        at: section, "client_assertion_audience", "is \"issuer\", and there is none",
+        suggestion: "add issuer, or write the audience itself")
     }
   }
 
   private func requestObjectKey(client: SigningKey?, report: inout ConfigurationReport) -> SigningKey? {
     guard draft.signsRequests else { return nil }
     if names(Self.requestKeyKeys) {
-      return keys.signingKey("request_object_key", draft.requestKey, table, report: &report)
+      return keys.signingKey("request_object_key", draft.requestKey, section.table, report: &report)
     }
     if client == nil, !names(Self.keyKeys), method != .secretJWT {
       report.problem(
-        "\"request_object\" in \(title) needs a key to sign with", at: location(of: "request_object"),
+        at: section, "request_object", "needs a key to sign with",
         suggestion: "add request_object_key_file or client_key_file")
     }
     return client

@@ -9,9 +9,10 @@ extension ProviderSectionCheck {
     checkTypes(report: &report)
     checkSignIn(discovery: discovery, report: &report)
     let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
-    for key in parameters where table[key] != nil && draft.authorization.parameters[key] != nil {
+    for key in parameters where section[key] != nil && draft.authorization.parameters[key] != nil {
       report.problem(
-        "\(title) has \"\(key)\" both as a key and in \"authorization_parameters\"", at: location(of: key),
+        "\(section.title) has \"\(key)\" both as a key and in \"authorization_parameters\"",
+        at: section.location(of: key),
         suggestion: "keep one of them")
     }
   }
@@ -26,9 +27,9 @@ extension ProviderSectionCheck {
       ("device_parameters", !draft.authorization.deviceParameters.isEmpty, "device_authorization_endpoint"),
     ]
     guard discovery == nil else { return }
-    for need in needs where need.isThere && table[need.needed] == nil {
+    for need in needs where need.isThere && section[need.needed] == nil {
       report.problem(
-        "\"\(need.key)\" in \(title) needs \"\(need.needed)\", which is not there", at: location(of: need.key),
+        at: section, need.key, "needs \"\(need.needed)\", which is not there",
         suggestion: "add it, or remove \(need.key)")
     }
   }
@@ -36,33 +37,31 @@ extension ProviderSectionCheck {
   private func checkTypes(report: inout ConfigurationReport) {
     if draft.logout.backchannel, kind != .oidc {
       report.problem(
-        "\"backchannel_logout\" in \(title) is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",
-        at: location(of: "backchannel_logout"),
+        at: section, "backchannel_logout", "is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",
         suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
     }
     if draft.maxAge != nil, kind != .oidc {
       report.problem(
-        "\"max_age\" in \(title) cannot be checked: there are ID tokens with kind \"oidc\" alone",
-        at: location(of: "max_age"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
+        at: section, "max_age", "cannot be checked: there are ID tokens with kind \"oidc\" alone",
+        suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
     }
     if draft.token.dpop, draft.token.response.tokenType == "Bearer" {
       report.problem(
-        "\"assumed_token_type\" in \(title) is \"Bearer\", and tokens are asked for with dpop",
-        at: location(of: "assumed_token_type"), suggestion: "remove one of them")
+        at: section, "assumed_token_type", "is \"Bearer\", and tokens are asked for with dpop",
+        suggestion: "remove one of them")
     } else if !draft.token.dpop, draft.token.response.tokenType == "DPoP" {
       report.problem(
-        "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: location(of: "assumed_token_type"),
-        suggestion: "set dpop = true")
+        at: section, "assumed_token_type", "is \"DPoP\", and there is no dpop", suggestion: "set dpop = true")
     }
     if draft.logout.revokesReplaced, draft.logout.revocation == .bearer {
       report.problem(
-        "\"revoke_replaced\" in \(title) is true, and \"revocation_style\" is \"bearer\", which ends the new login too",
-        at: location(of: "revoke_replaced"), suggestion: "remove one of them")
+        at: section, "revoke_replaced", "is true, and \"revocation_style\" is \"bearer\", which ends the new login too",
+        suggestion: "remove one of them")
     }
     if draft.token.dpop, draft.logout.revocation == .bearer {
       report.problem(
-        "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are not bearer tokens",
-        at: location(of: "revocation_style"), suggestion: "remove one of them")
+        at: section, "revocation_style", "is \"bearer\", and tokens with dpop are not bearer tokens",
+        suggestion: "remove one of them")
     }
   }
 }

@@ -17,20 +17,21 @@ extension ProviderSectionCheck {
   private func checkImplicit(report: inout ConfigurationReport) {
     guard draft.signIn.allowsImplicit else {
       report.problem(
-        "\"response_type\" in \(title) is \"token\": tokens would come by the browser, which may leak them "
-          + "(RFC 9700 §2.1.2), and could not be refreshed", at: location(of: "response_type"),
+        at: section, "response_type",
+        "is \"token\": tokens would come by the browser, which may leak them "
+          + "(RFC 9700 §2.1.2), and could not be refreshed",
         suggestion: "leave it out; if the provider has no codes, set allow_implicit = true")
       return
     }
     if kind == .oidc {
       report.problem(
-        "\"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nothing proves for whom the "
-          + "token is", at: location(of: "response_type"),
+        at: section, "response_type",
+        "is \"token\", and its kind is \"oidc\": without a code nothing proves for whom the token is",
         suggestion: "leave it out, or write kind = \"oauth2\" if the provider has nothing else")
     }
     let clashes: [(key: String, isThere: Bool)] = [
       ("response_mode", draft.authorization.responseMode != nil),
-      ("pkce", table["pkce"] != nil && draft.authorization.pkce),
+      ("pkce", section["pkce"] != nil && draft.authorization.pkce),
       ("par", draft.authorization.par == .always), ("prefill", draft.signIn.settings.prefill != nil),
       ("dpop", draft.token.dpop),
       ("request_object", draft.signsRequests), ("exchange_code", !draft.signIn.settings.exchangesCodes),
@@ -39,8 +40,7 @@ extension ProviderSectionCheck {
     ]
     for clash in clashes where clash.isThere {
       report.problem(
-        "\"\(clash.key)\" in \(title) makes no sense with response_type = \"token\"", at: location(of: clash.key),
-        suggestion: "remove one of them")
+        at: section, clash.key, "makes no sense with response_type = \"token\"", suggestion: "remove one of them")
     }
   }
 
@@ -51,7 +51,7 @@ extension ProviderSectionCheck {
     for (key, words) in [("prompt", said), ("native_prompts", native ?? [])] {
       guard let other = words.first(where: { !known.contains($0) }) else { continue }
       report.problem(
-        "\"\(key)\" in \(title) has \(quoted(other)), which \"allowed_prompts\" does not", at: location(of: key),
+        at: section, key, "has \(quoted(other)), which \"allowed_prompts\" does not",
         suggestion: didYouMean(other, known))
     }
   }
@@ -59,7 +59,7 @@ extension ProviderSectionCheck {
   private func checkApps(discovery: DiscoveryStyle?, report: inout ConfigurationReport) {
     let settings = draft.signIn.settings
     func clash(_ key: String, _ why: String) {
-      report.problem("\"\(key)\" in \(title) \(why)", at: location(of: key), suggestion: "remove one of them")
+      report.problem(at: section, key, why, suggestion: "remove one of them")
     }
     if settings.native.prompts != nil,
       draft.signsRequests || (draft.authorization.par == .always && !settings.staysInFront)
@@ -75,18 +75,17 @@ extension ProviderSectionCheck {
       clash("native_apps", "has an application with style \"dropbox\", whose answers are not signed (response_mode)")
     }
     let pushes = "pushed_authorization_request_endpoint"
-    if settings.prefill != nil, discovery == nil, table[pushes] == nil {
+    if settings.prefill != nil, discovery == nil, section[pushes] == nil {
       report.problem(
-        "\"prefill\" in \(title) needs \"\(pushes)\", which is not there", at: location(of: "prefill"),
-        suggestion: "add it, or remove prefill")
+        at: section, "prefill", "needs \"\(pushes)\", which is not there", suggestion: "add it, or remove prefill")
     }
     for app in settings.native.apps where app.url.scheme == "https" || app.url.scheme == "http" {
       guard Endpoint.url(app.url.absoluteString, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else {
         continue
       }
       report.problem(
-        "\"native_apps\" in \(title): \(quoted(app.name)) must be at an https URL without user or fragment",
-        at: location(of: "native_apps"))
+        "\"native_apps\" in \(section.title): \(quoted(app.name)) must be at an https URL without user or fragment",
+        at: section.location(of: "native_apps"))
     }
   }
 
@@ -94,36 +93,34 @@ extension ProviderSectionCheck {
     let settings = draft.signIn.settings
     if settings.identityMember != nil, kind == .oidc {
       report.problem(
-        "\"identity_member\" in \(title) is of plain OAuth: with kind \"oidc\" the ID token says who signed in",
-        at: location(of: "identity_member"), suggestion: "remove it")
+        at: section, "identity_member", "is of plain OAuth: with kind \"oidc\" the ID token says who signed in",
+        suggestion: "remove it")
     }
     let own = ["code", "state", "error", "iss", "response", "access_token", "id_token", "refresh_token"]
     if let name = settings.keepCallbackMembers.first(where: own.contains) {
-      report.problem(
-        "\"keep_callback_members\" in \(title) has \(quoted(name)), which is the broker's own",
-        at: location(of: "keep_callback_members"))
+      report.problem(at: section, "keep_callback_members", "has \(quoted(name)), which is the broker's own")
     }
     for bridge in settings.bridges {
       if case .fixed(let uri) = draft.client.redirect, uri.scheme == bridge.scheme {
         report.problem(
-          "\"bridge\" in \(title) has the scheme of its redirect_uri, \(quoted(bridge.scheme)): no answer would reach "
-            + "the broker", at: location(of: "bridge"))
+          at: section, "bridge",
+          "has the scheme of its redirect_uri, \(quoted(bridge.scheme)): no answer would reach the broker")
       }
       guard Endpoint.url(bridge.forward.absoluteString, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else {
         continue
       }
       report.problem(
-        "\"bridge\" in \(title): forward must be an https URL", at: location(of: "bridge"),
+        "\"bridge\" in \(section.title): forward must be an https URL", at: section.location(of: "bridge"),
         suggestion: "use https, or set allow_insecure_http for this provider if you must")
     }
   }
 
   private func checkAPI(report: inout ConfigurationReport) {
     let signIn = draft.signIn
-    signIn.api.check(title, allowInsecureHTTP: draft.server.allowInsecureHTTP, at: location(of:), report: &report)
+    signIn.api.check(section, allowInsecureHTTP: draft.server.allowInsecureHTTP, report: &report)
     if !signIn.apiErrors.isEmpty, signIn.apiErrorPath.isEmpty {
       report.problem(
-        "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: location(of: "api_errors"),
+        at: section, "api_errors", "needs \"api_error_path\", which is not there",
         suggestion: "add it, or remove api_errors")
     }
   }

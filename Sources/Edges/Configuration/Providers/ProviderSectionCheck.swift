@@ -5,19 +5,13 @@ import Providers
 
 /// Makes settings of a draft, with the checks across its keys.
 struct ProviderSectionCheck {
-  var name: ProviderName
   var draft: ProviderDraft
-  /// The section with its template merged in: for the places of keys.
-  var table: [String: Item]
-  /// The section's position.
-  var place: FileLocation
+  var section: SectionPlace
   /// Whether any declared account is of this provider.
   var servesAccounts: Bool
   var sources: Settings.Sources
 
-  var title: String { "[provider.\(name)]" }
   var kind: ProviderSettings.Kind { draft.server.kind }
-  func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other. Without a `client_id` they have an empty one,
   /// which suffices for some accounts: see ``AccountDeclarations``.
@@ -26,12 +20,12 @@ struct ProviderSectionCheck {
     let discovery = readDiscovery(report: &report)
     checkEndpoints(discovery: discovery, report: &report)
     checkURIs(report: &report)
-    let keys = KeyReader(title: title, sources: sources)
-    let tls = keys.tls(draft.tls, table, report: &report)
-    let client = ClientCheck(draft: draft, table: table, place: place, keys: keys).read(report: &report)
+    let keys = KeyReader(title: section.title, sources: sources)
+    let tls = keys.tls(draft.tls, section.table, report: &report)
+    let client = ClientCheck(draft: draft, section: section, keys: keys).read(report: &report)
     checkCombinations(discovery: discovery, report: &report)
     warn(report: &report)
-    guard draft.clientID != nil || table["client_id"] == nil else { return nil }
+    guard draft.clientID != nil || section["client_id"] == nil else { return nil }
     var settings = draft.made()
     settings.server.issuer = issuer
     settings.server.discovery = discovery
@@ -45,11 +39,9 @@ struct ProviderSectionCheck {
 
   private func readIssuer(report: inout ConfigurationReport) -> Issuer? {
     guard let text = draft.issuer else {
-      if kind == .oidc, table["issuer"] == nil {
-        report.problem(
-          "\(title) has no \"issuer\"", at: place,
-          suggestion: "write it as the provider does, such as https://login.example.com"
-        )
+      if kind == .oidc {
+        report.require(
+          ["issuer"], in: section, suggestion: "write it as the provider does, such as https://login.example.com")
       }
       return nil
     }
@@ -57,7 +49,7 @@ struct ProviderSectionCheck {
       return try Issuer(text, allowInsecureHTTP: draft.server.allowInsecureHTTP)
     } catch {
       report.problem(
-        "\"issuer\" in \(title): \(error)", at: location(of: "issuer"),
+        "\"issuer\" in \(section.title): \(error)", at: section.location(of: "issuer"),
         suggestion: error.withHTTPS.map { _ in "use https, or set allow_insecure_http for this provider if you must" })
       return nil
     }
@@ -67,8 +59,9 @@ struct ProviderSectionCheck {
     switch draft.discovery {
     case .off: return nil
     case .on(let style):
-      if table["issuer"] == nil, kind == .oauth2 {
-        report.problem("\(title) asks for discovery and has no \"issuer\"", at: location(of: "discovery"))
+      if section["issuer"] == nil, kind == .oauth2 {
+        report.problem(
+          "\(section.title) asks for discovery and has no \"issuer\"", at: section.location(of: "discovery"))
       }
       return style
     case nil:
@@ -81,14 +74,11 @@ struct ProviderSectionCheck {
   private func readDiscoveryURL(_ discovery: DiscoveryStyle?, report: inout ConfigurationReport) -> URL? {
     guard let text = draft.discoveryURL else { return nil }
     guard let url = Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) else {
-      report.problem(
-        "\"discovery_url\" in \(title) must be an https URL without user or fragment",
-        at: location(of: "discovery_url"))
+      report.problem(at: section, "discovery_url", "must be an https URL without user or fragment")
       return nil
     }
-    if discovery == nil || table["issuer"] == nil {
-      report.problem(
-        "\"discovery_url\" in \(title) needs \"issuer\", and discovery that is on", at: location(of: "discovery_url"))
+    if discovery == nil || section["issuer"] == nil {
+      report.problem(at: section, "discovery_url", "needs \"issuer\", and discovery that is on")
     }
     return url
   }
@@ -98,23 +88,24 @@ struct ProviderSectionCheck {
       guard Endpoint.url(text, allowInsecureHTTP: draft.server.allowInsecureHTTP) == nil else { continue }
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil
       report.problem(
-        "\"\(key)\" in \(title) must be an https URL without user or fragment", at: location(of: key),
+        at: section, key, "must be an https URL without user or fragment",
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
     }
     guard discovery == nil else { return }
     let required =
       authorizationEndpointKeys + (isImplicit ? [] : ["token_endpoint"]) + (kind == .oidc ? ["jwks_uri"] : [])
-    let missing = required.filter { table[$0] == nil }.map { "\"\($0)\"" }
+    let missing = required.filter { section[$0] == nil }.map { "\"\($0)\"" }
     guard !missing.isEmpty else { return }
     let advice = kind == .oidc ? "add them, or leave discovery on" : "add them, or an issuer for discovery"
-    report.problem("\(title) has no \(missing.joined(separator: ", no "))", at: place, suggestion: advice)
+    report.problem(
+      "\(section.title) has no \(missing.joined(separator: ", no "))", at: section.place, suggestion: advice)
   }
 
   /// Perhaps no sign-in uses a browser: without a client, with only device or password logins, and for unattended
   /// accounts.
   private var authorizationEndpointKeys: [String] {
     let isNeeded =
-      table["client_id"] != nil && draft.server.endpoints[.deviceAuthorization] == nil && !draft.token.allowsPassword
+      section["client_id"] != nil && draft.server.endpoints[.deviceAuthorization] == nil && !draft.token.allowsPassword
       && !servesAccounts
     return isNeeded ? ["authorization_endpoint"] : []
   }
@@ -124,24 +115,24 @@ struct ProviderSectionCheck {
     if let audience = draft.access.audience {
       if draft.access.audienceParameter == nil {
         report.problem(
-          "\"audience\" in \(title) has no use without \"audience_parameter\"", at: location(of: "audience"),
+          at: section, "audience", "has no use without \"audience_parameter\"",
           suggestion: "add audience_parameter = \"audience\"")
       } else if !TokenAudience.isValid(audience) {
-        report.problem("\"audience\" in \(title) has spaces, quotes or other characters", at: location(of: "audience"))
+        report.problem(at: section, "audience", "has spaces, quotes or other characters")
       } else if draft.access.audienceParameter == .resource, (try? RedirectURI(audience)) == nil {
-        report.problem(
-          "\"audience\" in \(title) must be an absolute URI without a fragment", at: location(of: "audience"))
+        report.problem(at: section, "audience", "must be an absolute URI without a fragment")
       }
     }
     if let resource = draft.access.resource, (try? RedirectURI(resource)) == nil {
-      report.problem(
-        "\"resource\" in \(title) must be an absolute URI without a fragment", at: location(of: "resource"))
+      report.problem(at: section, "resource", "must be an absolute URI without a fragment")
     }
     guard let text = draft.logout.postLogoutRedirectURI else { return }
     do throws(RedirectURIError) {
       _ = try RedirectURI(text)
     } catch {
-      report.problem("\"post_logout_redirect_uri\" in \(title): \(error)", at: location(of: "post_logout_redirect_uri"))
+      report.problem(
+        "\"post_logout_redirect_uri\" in \(section.title): \(error)",
+        at: section.location(of: "post_logout_redirect_uri"))
     }
   }
 
@@ -153,13 +144,13 @@ struct ProviderSectionCheck {
       !prompts.contains("consent"), !isOnPurpose, draft.profile != "oidc"
     {
       report.warning(
-        "\(title) asks for offline_access without prompt = \"consent\": many providers then give no refresh token "
-          + "(OpenID Connect Core §11)", at: location(of: "scopes"))
+        "\(section.title) asks for offline_access without prompt = \"consent\": many providers then give no refresh "
+          + "token (OpenID Connect Core §11)", at: section.location(of: "scopes"))
     }
     if draft.server.allowInsecureHTTP, usesPlainHTTP {
       report.warning(
-        "\(title) sends secrets over plain http: any host on the path can read them",
-        at: location(of: "allow_insecure_http"))
+        "\(section.title) sends secrets over plain http: any host on the path can read them",
+        at: section.location(of: "allow_insecure_http"))
     }
   }
 

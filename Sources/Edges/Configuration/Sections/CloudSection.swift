@@ -67,11 +67,8 @@ extension Sections {
 
 extension CloudDraft {
   /// The cloud; nil, and a report, if its keys contradict each other.
-  func cloud(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> LoopbackSettings
-    .Cloud?
-  {
-    let title = Sections.cloud.header
-    for key in ["kind", "account"] where table[key] == nil { report.problem("\(title) has no \"\(key)\"", at: place) }
+  func cloud(_ section: SectionPlace, report: inout ConfigurationReport) -> LoopbackSettings.Cloud? {
+    report.require(["kind", "account"], in: section)
     guard let kind, let account else { return nil }
     let own: [Kind: [String]] = [
       .aws: ["token", "role_arn", "region", "sts_endpoint", "session_name", "duration"], .gcp: ["project", "email"],
@@ -79,40 +76,37 @@ extension CloudDraft {
     ]
     for (other, keys) in own where other != kind {
       for key in keys {
-        guard let item = table[key] else { continue }
-        report.problem("\"\(key)\" in \(title) is for kind = \"\(other.rawValue)\"", at: item.place)
+        guard section[key] != nil else { continue }
+        report.problem(at: section, key, "is for kind = \"\(other.rawValue)\"")
         return nil
       }
     }
-    guard let part = part(kind, table, at: place, report: &report) else { return nil }
+    guard let part = part(kind, section, report: &report) else { return nil }
     return .init(name: name ?? kind.rawValue, account: account, kind: part)
   }
 
   private func part(
-    _ kind: Kind, _ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport
+    _ kind: Kind, _ section: SectionPlace, report: inout ConfigurationReport
   ) -> LoopbackSettings.Cloud.Kind? {
     switch kind {
     case .gcp: return .gcp(project: project, email: email ?? "default")
     case .azure: return .azure(resource: resource)
     case .aws:
-      let title = Sections.cloud.header
       guard let role else {
-        if table["role_arn"] == nil { report.problem("\(title) has no \"role_arn\"", at: place) }
+        report.require(["role_arn"], in: section)
         return nil
       }
       let parts = role.split(separator: ":", omittingEmptySubsequences: false)
       guard parts.count == 6, parts[0] == "arn", parts[2] == "iam", parts[5].hasPrefix("role/") else {
         report.problem(
-          "\"role_arn\" in \(title) is \(quoted(role))", at: table["role_arn"]?.place ?? place,
+          at: section, "role_arn", "is \(quoted(role))",
           suggestion: "write it whole, such as arn:aws:iam::123456789012:role/NAME")
         return nil
       }
       let domain = parts[1] == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
       let address = endpoint ?? "https://sts.\(region.map { $0 + "." } ?? "")\(domain)/"
       guard Endpoint.url(address, allowInsecureHTTP: false) != nil else {
-        report.problem(
-          "\"sts_endpoint\" in \(title) is \(quoted(address))", at: table["sts_endpoint"]?.place ?? place,
-          suggestion: "write an https address")
+        report.problem(at: section, "sts_endpoint", "is \(quoted(address))", suggestion: "write an https address")
         return nil
       }
       return .aws(

@@ -62,31 +62,17 @@ extension Sections {
     return text
   }
 
-  private static let credentialUnit = Form<String>.text.map("a unit's name") { text throws(Unfit) in
-    let fits = text.utf8.allSatisfy {
-      (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
-        || "*:-_.\\@".utf8.contains($0)
-    }
-    let ends = [".service", ".socket", ".mount", ".swap", "*"]
-    guard fits, ends.contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
-      throw .found(quoted(text), suggestion: "write it whole, such as backup.service")
-    }
-    return text
-  }
+  private static let credentialUnit = unitPattern(
+    [".service", ".socket", ".mount", ".swap"], example: "backup.service")
 }
 
 extension CredentialDraft {
   /// The credential; nil, and a report, if its keys contradict each other.
-  func offer(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> UnitCredentials
-    .Offer?
-  {
-    if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
-    if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }
+  func offer(_ section: SectionPlace, report: inout ConfigurationReport) -> UnitCredentials.Offer? {
+    report.require(["id", "account"], in: section)
     guard let id, let account else { return nil }
-    if kind == .idToken, let key = ["scopes", "resource"].first(where: { table[$0] != nil }) {
-      report.problem(
-        "\"\(key)\" in [[credential]] is for access tokens", at: table[key]?.place ?? place,
-        suggestion: "remove it, or \"token\"")
+    if kind == .idToken, let key = ["scopes", "resource"].first(where: { section[$0] != nil }) {
+      report.problem(at: section, key, "is for access tokens", suggestion: "remove it, or \"token\"")
       return nil
     }
     return UnitCredentials.Offer(

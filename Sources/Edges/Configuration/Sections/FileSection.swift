@@ -122,7 +122,7 @@ extension Form where Output == String {
     return text
   }
 
-  fileprivate static let variableName = text.map("the name of a variable") { text throws(Unfit) in
+  static let variableName = text.map("the name of a variable") { text throws(Unfit) in
     let isName = text.utf8.allSatisfy { byte in
       (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
         || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
@@ -159,17 +159,11 @@ extension Form where Output == [String] {
 
 extension FileDraft {
   /// The file; nil, and a report, if its keys contradict each other.
-  func file(
-    _ table: [String: Item], at place: FileLocation, sources: Settings.Sources, report: inout ConfigurationReport
-  ) -> TokenFile? {
-    let title = Sections.file.header
-    for (name, isThere) in [("account", table["account"] != nil), ("path", table["path"] != nil)] where !isThere {
-      report.problem("\(title) has no \"\(name)\"", at: place)
-    }
-    guard let format = format(table, at: place, report: &report),
-      let member = member(table, at: place, sources, report: &report),
-      let reader = reader(table, at: place, sources, report: &report), let account, let path,
-      let whole = whole(path, at: table["path"]?.place ?? place, sources, report: &report)
+  func file(_ section: SectionPlace, sources: Settings.Sources, report: inout ConfigurationReport) -> TokenFile? {
+    report.require(["account", "path"], in: section)
+    guard let format = format(section, report: &report), let member = member(section, sources, report: &report),
+      let reader = reader(section, sources, report: &report), let account, let path,
+      let whole = whole(path, section, sources, report: &report)
     else { return nil }
     return TokenFile(
       place: .init(path: whole, member: member.value), name: path, account: account, format: format, reader: reader,
@@ -178,36 +172,30 @@ extension FileDraft {
   }
 
   private func whole(
-    _ path: String, at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ path: String, _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> String? {
     guard let home = sources.home else {
       guard path.hasPrefix("/") || path.hasPrefix("~") else { return path }
       report.problem(
-        "\"path\" in [[file]] is \(quoted(path)): the files of a system instance are below /run/grantd/files",
-        at: place,
+        at: section, "path", "is \(quoted(path)): the files of a system instance are below /run/grantd/files",
         suggestion: "write it without the folder, such as \"prometheus/token\"")
       return nil
     }
     return path.hasPrefix("~/") ? home + path.dropFirst(1) : path
   }
 
-  private func format(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport)
-    -> TokenFileFormat?
-  {
+  private func format(_ section: SectionPlace, report: inout ConfigurationReport) -> TokenFileFormat? {
     let own: [(Word, String)] = [(.env, "variable"), (.curl, "curl_user"), (.template, "template")]
-    for (word, key) in own where table[key] != nil && self.word != word {
+    for (word, key) in own where section[key] != nil && self.word != word {
       report.problem(
-        "\"\(key)\" in [[file]] is for format = \"\(word.rawValue)\"", at: table[key]?.place ?? place,
-        suggestion: "remove it, or change the format")
+        at: section, key, "is for format = \"\(word.rawValue)\"", suggestion: "remove it, or change the format")
       return nil
     }
     switch word {
     case .token: return .token
     case .idToken:
-      for key in ["scopes", "resource"] where table[key] != nil {
-        report.problem(
-          "\"\(key)\" in [[file]] is for access tokens", at: table[key]?.place ?? place,
-          suggestion: "remove it, or change the format")
+      for key in ["scopes", "resource"] where section[key] != nil {
+        report.problem(at: section, key, "is for access tokens", suggestion: "remove it, or change the format")
         return nil
       }
       return .idToken
@@ -216,27 +204,25 @@ extension FileDraft {
     case .curl: return .curl(user: curlUser)
     case .json: return .json
     case .template:
-      if table["template"] == nil {
-        report.problem("[[file]] has format = \"template\", and no \"template\"", at: place)
+      if section["template"] == nil {
+        report.problem("[[file]] has format = \"template\", and no \"template\"", at: section.place)
       }
       return template.map { .template($0) }
     }
   }
 
   private func member(
-    _ table: [String: Item], at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> (value: TokenFile.Member?, Void)? {
-    let keys = ["json_pointer", "ini_section", "ini_key"].filter { table[$0] != nil }
+    let keys = ["json_pointer", "ini_section", "ini_key"].filter { section[$0] != nil }
     guard let first = keys.first else { return (nil, ()) }
-    let place = table[first]?.place ?? place
     guard sources.home != nil else {
       report.problem(
-        "\"\(first)\" in [[file]] is for a user's instance: a system instance changes no files of other programs",
-        at: place)
+        at: section, first, "is for a user's instance: a system instance changes no files of other programs")
       return nil
     }
-    for key in ["user", "group", "mode"] where table[key] != nil {
-      report.problem("\"\(key)\" in [[file]] is for files of the broker's own", at: table[key]?.place ?? place)
+    for key in ["user", "group", "mode"] where section[key] != nil {
+      report.problem(at: section, key, "is for files of the broker's own")
       return nil
     }
     switch keys {
@@ -246,38 +232,37 @@ extension FileDraft {
       return (.ini(section: iniSection, key: iniKey), ())
     default:
       report.problem(
-        "[[file]] has \(keys.map(quoted).joined(separator: " and "))", at: place,
-        suggestion:
-          "use json_pointer alone, or ini_section with ini_key")
+        "[[file]] has \(keys.map(quoted).joined(separator: " and "))", at: section.location(of: first),
+        suggestion: "use json_pointer alone, or ini_section with ini_key")
       return nil
     }
   }
 
   private func reader(
-    _ table: [String: Item], at place: FileLocation, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> TokenFile.Reader? {
     switch (user, group) {
     case (let user?, nil):
       guard let id = sources.user(user) else {
-        report.problem("\"user\" in [[file]]: there is no user \(quoted(user))", at: table["user"]?.place ?? place)
+        report.problem("\"user\" in [[file]]: there is no user \(quoted(user))", at: section.location(of: "user"))
         return nil
       }
       let membership = sources.membership(id)
       return .user(id, gid: membership.gid, groups: membership.groups)
     case (nil, let group?):
       guard let id = sources.group(group) else {
-        report.problem("\"group\" in [[file]]: there is no group \(quoted(group))", at: table["group"]?.place ?? place)
+        report.problem("\"group\" in [[file]]: there is no group \(quoted(group))", at: section.location(of: "group"))
         return nil
       }
       return .group(id)
     case (_?, _?):
-      report.problem("[[file]] has both \"user\" and \"group\"", at: place, suggestion: "keep one of them")
+      report.problem("[[file]] has both \"user\" and \"group\"", at: section.place, suggestion: "keep one of them")
       return nil
     case (nil, nil):
-      guard table["user"] == nil, table["group"] == nil else { return nil }
+      guard section["user"] == nil, section["group"] == nil else { return nil }
       guard sources.home != nil else {
         report.problem(
-          "[[file]] says nobody who may read it", at: place, suggestion: "add user = \"…\" or group = \"…\"")
+          "[[file]] says nobody who may read it", at: section.place, suggestion: "add user = \"…\" or group = \"…\"")
         return nil
       }
       let own = sources.membership(sources.owner)

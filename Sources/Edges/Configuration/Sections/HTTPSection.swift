@@ -74,12 +74,8 @@ extension Form where Output == String {
 
 extension HandleDraft {
   /// The handle; nil, and a report, if its keys contradict each other.
-  func handle(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> LoopbackSettings
-    .Handle?
-  {
-    let title = Sections.handle.header
-    if table["name"] == nil { report.problem("\(title) has no \"name\"", at: place) }
-    if table["account"] == nil { report.problem("\(title) has no \"account\"", at: place) }
+  func handle(_ section: SectionPlace, report: inout ConfigurationReport) -> LoopbackSettings.Handle? {
+    report.require(["name", "account"], in: section)
     guard let name, let account else { return nil }
     return .init(name: name, account: account, scopes: scopes, resource: resource)
   }

@@ -54,14 +54,7 @@ extension Form where Output == [String] {
 
 extension Form where Output == String {
   /// The variables that grantd sets for hooks are not taken from its environment, nor the location of its secrets.
-  fileprivate static let variable = text.map("the name of a variable") { text throws(Unfit) in
-    let letters = text.utf8.allSatisfy { byte in
-      (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte & 0xdf) || byte == UInt8(ascii: "_")
-        || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-    }
-    guard letters, let first = text.utf8.first, !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains(first) else {
-      throw .found(quoted(text))
-    }
+  fileprivate static let variable = variableName.map { text throws(Unfit) in
     guard !text.hasPrefix("GRANTD_"), !["CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET"].contains(text) else {
       throw .found("\(quoted(text)), which is grantd's own")
     }
@@ -92,18 +85,18 @@ extension Form where Output == LocalAddress {
 
 extension HookDraft {
   /// The hook; nil, and a report, if its keys contradict each other.
-  func hook(_ table: [String: Item], at place: FileLocation, report: inout ConfigurationReport) -> Hook? {
+  func hook(_ section: SectionPlace, report: inout ConfigurationReport) -> Hook? {
     guard let command else {
-      if table["command"] == nil { report.problem("[[on_event]] has no \"command\"", at: place) }
+      report.require(["command"], in: section)
       return nil
     }
     // A warning: the disk that it is on may be mounted later, and everything else works without it.
     if let reason = Self.whyNotRunnable(command[0]) {
       report.warning(
-        "the program \(quoted(command[0])) of [[on_event]] \(reason)", at: table["command"]?.place ?? place)
+        "the program \(quoted(command[0])) of [[on_event]] \(reason)", at: section.location(of: "command"))
     }
     return Hook(
-      name: place.description, command: command, events: Set(events), accounts: accounts, timeout: timeout,
+      name: section.place.description, command: command, events: Set(events), accounts: accounts, timeout: timeout,
       passEnvironment: passEnvironment)
   }
 

@@ -47,10 +47,10 @@ extension Sections {
         "With `group` or `gid`: whether the rule is also for user ids of a range in `/etc/subuid`, such as those of rootless "
           + "containers, which have the groups that their user gives them."),
       Key(
-        "unit", unitPattern, \.unit,
+        "unit", callerUnit, \.unit,
         "The system's unit that the caller runs in, such as `mail-sync.service`; `*` stands for any run of characters."),
       Key(
-        "user_unit", unitPattern, \.userUnit,
+        "user_unit", callerUnit, \.userUnit,
         "The unit of the user's own manager, the same way. Together with `user` or `uid`: any user may have one of any name."
       ),
       Key(
@@ -98,15 +98,20 @@ extension Sections {
         "With `confirm`: the user's time, and the longest that the caller waits."),
     ])
 
-  private static let unitPattern = Form<String>.text.map("a unit's name") { text throws(Unfit) in
-    let fits = text.utf8.allSatisfy {
-      (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
-        || "*:-_.\\@".utf8.contains($0)
+  private static let callerUnit = unitPattern([".service", ".scope"], example: "mail-sync.service")
+
+  /// Units of these types, with `*`.
+  static func unitPattern(_ suffixes: [String], example: String) -> Form<String> {
+    Form<String>.text.map("a unit's name") { text throws(Unfit) in
+      let fits = text.utf8.allSatisfy {
+        (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+          || "*:-_.\\@".utf8.contains($0)
+      }
+      guard fits, (suffixes + ["*"]).contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
+        throw .found(quoted(text), suggestion: "write it whole, such as \(example)")
+      }
+      return text
     }
-    guard fits, [".service", ".scope", "*"].contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
-      throw .found(quoted(text), suggestion: "write it whole, such as mail-sync.service")
-    }
-    return text
   }
 
   private static let method = Form<String>.text.map("methods") { text throws(Unfit) in

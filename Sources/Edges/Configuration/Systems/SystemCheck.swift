@@ -9,19 +9,13 @@ struct SystemCheck {
   var name: ProviderName
   var kind: ProviderKind
   var draft: SystemDraft
-  /// The section with its template merged in: for the places of keys.
-  var table: [String: Item]
-  /// The section's position.
-  var place: FileLocation
+  var section: SectionPlace
   var sources: Settings.Sources
-
-  private var title: String { "[provider.\(name)]" }
-  private func location(of key: String) -> FileLocation { table[key]?.place ?? place }
 
   /// The settings; nil, and a report, if the keys contradict each other.
   func settings(report: inout ConfigurationReport) -> SystemSettings? {
-    let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
-    draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: location(of:), report: &report)
+    let tls = KeyReader(title: section.title, sources: sources).tls(draft.tls, section.table, report: &report)
+    draft.api.check(section, allowInsecureHTTP: draft.allowInsecureHTTP, report: &report)
     checkZephr(report: &report)
     let redirect = redirect(report: &report)
     guard let base = baseURL(report: &report), let redirect else { return nil }
@@ -69,25 +63,21 @@ struct SystemCheck {
 
   private func baseURL(report: inout ConfigurationReport) -> URL? {
     guard let text = draft.baseURL else {
-      if table["base_url"] == nil {
-        report.problem(
-          "\(title) has no \"base_url\"", at: place,
-          suggestion: "write where the server is, such as https://vms.example.com"
-        )
-      }
+      report.require(
+        ["base_url"], in: section, suggestion: "write where the server is, such as https://vms.example.com")
       return nil
     }
     guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP), !text.contains("?") else {
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil && !text.contains("?")
       report.problem(
-        "\"base_url\" in \(title) must be an https URL without user, query or fragment", at: location(of: "base_url"),
+        at: section, "base_url", "must be an https URL without user, query or fragment",
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
       return nil
     }
     if Endpoint.url(text, allowInsecureHTTP: false) == nil {
       report.warning(
-        "\(title) sends secrets over plain http: any host on the path can read them",
-        at: location(of: "allow_insecure_http"))
+        "\(section.title) sends secrets over plain http: any host on the path can read them",
+        at: section.location(of: "allow_insecure_http"))
     }
     return url
   }
@@ -95,10 +85,10 @@ struct SystemCheck {
   /// Only the server knows where it sends browsers, unless each login tells it.
   private func redirect(report: inout ConfigurationReport) -> ProviderSettings.Redirect? {
     if let redirect = draft.redirect { return redirect }
-    guard table["redirect_uri"] == nil else { return nil }
+    guard section["redirect_uri"] == nil else { return nil }
     if draft.redirectParameter != nil { return .loopback(host: .v4, path: "/callback") }
-    report.problem(
-      "\(title) has no \"redirect_uri\"", at: place,
+    report.require(
+      ["redirect_uri"], in: section,
       suggestion: "write the address that the server sends the browser back to, as it is configured there")
     return nil
   }
@@ -109,30 +99,28 @@ struct SystemCheck {
       !draft.identityProviders.contains(name)
     {
       report.problem(
-        "\"default_identity_provider\" in \(title) is \(quoted(name)), which \"identity_providers\" does not have",
-        at: location(of: "default_identity_provider"),
+        at: section, "default_identity_provider", "is \(quoted(name)), which \"identity_providers\" does not have",
         suggestion: didYouMean(name, draft.identityProviders) ?? "add it there")
     }
     if draft.redirectsWithNonce, draft.redirectParameter == nil {
       report.problem(
-        "\"nonce_in_redirect\" in \(title) needs \"redirect_parameter\": the server could not know where each "
-          + "login ends",
-        at: location(of: "nonce_in_redirect"), suggestion: "add it, such as redirect_parameter = \"redirect_uri\"")
+        at: section, "nonce_in_redirect",
+        "needs \"redirect_parameter\": the server could not know where each login ends",
+        suggestion: "add it, such as redirect_parameter = \"redirect_uri\"")
     }
     if draft.redirectsWithNonce, case .fixed(let uri) = draft.redirect, uri.rawValue.contains("?") {
       report.problem(
-        "\"redirect_uri\" in \(title) has a query, and nonce_in_redirect adds to its path",
-        at: location(of: "redirect_uri"), suggestion: "remove the query")
+        at: section, "redirect_uri", "has a query, and nonce_in_redirect adds to its path",
+        suggestion: "remove the query")
     }
     let statuses = [("user_exists_status", draft.userExistsStatus), ("email_domain_status", draft.emailDomainStatus)]
     for (key, status) in statuses where [400, 401, 408, 422, 429].contains(status) {
-      report.problem(
-        "\"\(key)\" in \(title) is \(status), which means something else in every answer", at: location(of: key))
+      report.problem(at: section, key, "is \(status), which means something else in every answer")
     }
     if draft.userExistsStatus == draft.emailDomainStatus {
       report.problem(
-        "\"user_exists_status\" and \"email_domain_status\" in \(title) are both \(draft.userExistsStatus)",
-        at: location(of: "user_exists_status"), suggestion: "they tell two refusals apart")
+        "\"user_exists_status\" and \"email_domain_status\" in \(section.title) are both \(draft.userExistsStatus)",
+        at: section.location(of: "user_exists_status"), suggestion: "they tell two refusals apart")
     }
   }
 }

@@ -66,10 +66,7 @@ struct ImportCommand: BrokerCommand {
 
   private func migrate(_ source: any ImportSource, in shell: Shell) async throws(Failure) {
     _ = try await shell.connect()
-    var secret: SecretText?
-    if let clientSecretFile {
-      secret = try await SecretInput(shell: shell, what: "client secret").read(from: clientSecretFile)
-    }
+    let secret = try await shell.secret("client secret", from: clientSecretFile)
     var export: [UInt8]?
     if file == "-" {
       guard let input = await shell.terminal.input(Self.longestExport) else {
@@ -95,16 +92,14 @@ struct ImportCommand: BrokerCommand {
     // user has typed.
     _ = try await shell.connect()
     let token = try await SecretInput(shell: shell, what: "refresh token").readStandardInput()
-    let scopes = LoginCommand.words(scope)
     let answer = try await shell.ask(
       AccountImport.self,
       .init(
-        account: account, provider: provider, refresh_token: token, scopes: scopes.isEmpty ? nil : scopes,
+        account: account, provider: provider, refresh_token: token, scopes: LoginCommand.scopes(scope),
         resource: resource, replace_identity: replaceIdentity ? true : nil))
     if shell.isJSON { return shell.print(answer.json) }
     let imported = try answer.value()
-    let identity = imported.identity.map { " (\($0.bestName))" } ?? ""
-    shell.terminal.print(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
+    shell.terminal.print(SafeText.line(imported.importedText))
     shell.terminal.print("Get a token with:", command: shell.command("token \(ShellWord.quoted(imported.account))"))
   }
 }

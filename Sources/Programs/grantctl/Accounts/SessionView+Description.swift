@@ -1,4 +1,5 @@
 import BrokerAPI
+import CredentialHelpers
 import PlainText
 
 extension SessionView {
@@ -9,7 +10,7 @@ extension SessionView {
       // Nobody's session was last used after the year 5138: those are milliseconds.
       return number < 100_000_000_000 ? number : number / 1000
     }
-    return TimeText.internetDate(last)
+    return InternetTime.seconds(last)
   }
 
   fileprivate var state: Cell {

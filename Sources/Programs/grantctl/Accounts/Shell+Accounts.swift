@@ -32,3 +32,10 @@ extension Shell {
     }
   }
 }
+
+extension AccountView {
+  /// The line that reports its import.
+  var importedText: String {
+    "Imported: \(account)\(identity.map { " (\($0.bestName))" } ?? "") at \(provider)"
+  }
+}

@@ -78,20 +78,13 @@ struct ProviderRegisterCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     // As for `import`.
     if initialAccessTokenFile != nil || clientSecretFile != nil { _ = try await shell.connect() }
-    let token = try await secret("initial access token", initialAccessTokenFile, shell)
-    let clientSecret = try await secret("client secret", clientSecretFile, shell)
-    var authorities: String?
-    if let caFile {
-      switch shell.terminal.files.text(caFile) {
-      case .unreadable(let reason): throw Failure(.usage, "the certificates cannot be read from \(caFile): \(reason)")
-      case .text(let text, _): authorities = text
-      }
-    }
-    let scopes = LoginCommand.words(scope)
+    let token = try await shell.secret("initial access token", from: initialAccessTokenFile)
+    let clientSecret = try await shell.secret("client secret", from: clientSecretFile)
+    let authorities = try shell.certificates(from: caFile)
     let answer = try await shell.ask(
       ProviderRegister.self,
       .init(
-        issuer: issuer, provider: name, initial_access_token: token, scopes: scopes.isEmpty ? nil : scopes,
+        issuer: issuer, provider: name, initial_access_token: token, scopes: LoginCommand.scopes(scope),
         redirect_uri: redirectUri, auth_method: authMethod, resource: resource, api_base: apiBase,
         ca_certificates: authorities, client_id: clientId?.trimmed, client_secret: clientSecret))
     if shell.isJSON { return shell.print(answer.json) }
@@ -103,11 +96,6 @@ struct ProviderRegisterCommand: BrokerCommand {
     fields.add("Client", result.client_id)
     shell.print(fields)
     shell.terminal.print("Sign in with:", command: shell.command("login \(ShellWord.quoted(result.provider))"))
-  }
-
-  private func secret(_ what: String, _ path: String?, _ shell: Shell) async throws(Failure) -> SecretText? {
-    guard let path else { return nil }
-    return try await SecretInput(shell: shell, what: what).read(from: path)
   }
 }
 

@@ -90,7 +90,7 @@ struct LoginCommand: BrokerCommand {
       throw ValidationError("--username can only be combined with --scope.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
-    guard resourceChoice.isEmpty || ResourceLogin.isURL(provider) else {
+    guard resourceChoice.isEmpty || Browser.isWebAddress(provider) else {
       throw ValidationError("--issuer, --client-id and --name go with the URL of a resource.")
     }
     _ = try NameValue.parse(param, option: "--param")
@@ -116,7 +116,7 @@ struct LoginCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var shell = shell
     shell.settings.keepsOutput = codeOnly
-    if let username { return try await signIn(username, at: provider, Self.words(scope), shell) }
+    if let username { return try await signIn(username, at: provider, shell) }
     let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
     var places = LoginDestinations(
       shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
@@ -125,7 +125,7 @@ struct LoginCommand: BrokerCommand {
       shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
     do throws(Failure) {
-      guard ResourceLogin.isURL(provider), !codeOnly else {
+      guard Browser.isWebAddress(provider), !codeOnly else {
         return try await flow.run(params(provider, browser: browser))
       }
       let resource = ResourceLogin(
@@ -136,7 +136,7 @@ struct LoginCommand: BrokerCommand {
       if !shell.isJSON { resource.showUse(of: account ?? found.provider) }
     } catch {
       // The URL may be an issuer's.
-      if ResourceLogin.isURL(provider), error.rpc?.reason == .unsupportedByProvider {
+      if Browser.isWebAddress(provider), error.rpc?.reason == .unsupportedByProvider {
         let failure = Failure(.unknownName, error.message, hints: error.hints)
         return try await offerSetup(provider, failure, shell)
       }
@@ -157,7 +157,7 @@ struct LoginCommand: BrokerCommand {
     var failure =
       failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
     failure.hints =
-      (ResourceLogin.isURL(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
+      (Browser.isWebAddress(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
     guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
     let options =
       [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
@@ -170,21 +170,18 @@ struct LoginCommand: BrokerCommand {
   }
 
   private func params(_ provider: String, browser: UInt32?) -> LoginStart.Params {
-    let scopes = Self.words(scope)
     func values(_ arguments: [String]) -> [String: String]? {
       arguments.isEmpty ? nil : try? NameValue.parse(arguments, option: "")
     }
     return LoginStart.Params(
-      provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
+      provider: provider, account: account, scopes: Self.scopes(scope), resource: resource,
       audience: audience, destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt,
       login_hint: loginHint,
       params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
       exchange: codeOnly ? false : nil, browser_uid: browser, join: codeOnly ? nil : true)
   }
 
-  private func signIn(
-    _ username: String, at provider: String, _ scopes: [String], _ shell: Shell
-  ) async throws(Failure) {
+  private func signIn(_ username: String, at provider: String, _ shell: Shell) async throws(Failure) {
     // Nobody should type a password for a broker that is not there.
     _ = try await shell.connect()
     let secret = try await SecretInput(shell: shell, what: "password").readStandardInput()
@@ -192,7 +189,7 @@ struct LoginCommand: BrokerCommand {
       LoginPassword.self,
       .init(
         provider: provider, account: account, username: username, password: secret,
-        scopes: scopes.isEmpty ? nil : scopes))
+        scopes: Self.scopes(scope)))
     if shell.isJSON { return shell.print(answer.json) }
     let view = try answer.value()
     shell.terminal.print(shell.signedIn(to: view.account, as: view.identity?.bestName, at: view.provider))
@@ -201,6 +198,12 @@ struct LoginCommand: BrokerCommand {
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).
   static func words(_ arguments: [String]) -> [String] {
     arguments.flatMap { $0.split(separator: " ").map(String.init) }
+  }
+
+  /// Nil: none was given.
+  static func scopes(_ arguments: [String]) -> [String]? {
+    let scopes = words(arguments)
+    return scopes.isEmpty ? nil : scopes
   }
 }
 

@@ -9,9 +9,6 @@ struct ResourceLogin {
   var name: String?
   var scopes: [String] = []
 
-  /// Whether a login's first argument is a URL, not a provider's name.
-  static func isURL(_ text: String) -> Bool { text.hasPrefix("https://") || text.hasPrefix("http://") }
-
   /// The provider. The issuer, the scopes and the resource are shown before the sign-in.
   func provider() async throws(Failure) -> ResourceAdd.Result {
     let result = try await shell.ask(

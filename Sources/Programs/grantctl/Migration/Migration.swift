@@ -34,9 +34,7 @@ struct Migration {
       .init(
         account: name, provider: provider, refresh_token: token, scopes: found.scopes.isEmpty ? nil : found.scopes))
     if shell.isJSON { return shell.print(answer.json) }
-    let imported = try answer.value()
-    let identity = imported.identity.map { " (\($0.bestName))" } ?? ""
-    terminal.print(SafeText.line("Imported: \(imported.account)\(identity) at \(imported.provider)"))
+    terminal.print(SafeText.line(try answer.value().importedText))
     let notes = source.stop(found)
     if !notes.isEmpty { terminal.print("From now on only the broker may refresh this account.") }
     for note in notes { terminal.print(SafeText.line("  \(note)")) }

@@ -110,7 +110,7 @@ extension Setup {
   private mutating func byIssuer(_ issuer: IssuerText?, _ status: BrokerStatus.Result) async throws(Failure) -> String {
     guard let issuer else { throw Failure(.usage, "the provider has no issuer URL") }
     if given.clientId != nil { return try await enter(try await client(), at: issuer, status) }
-    let token = try await secret("initial access token", given.initialAccessTokenFile)
+    let token = try await shell.secret("initial access token", from: given.initialAccessTokenFile)
     do throws(Failure) {
       var params = try await params(issuer)
       params.initial_access_token = token
@@ -169,16 +169,9 @@ extension Setup {
   }
 
   private func params(_ issuer: IssuerText) async throws(Failure) -> ProviderRegister.Params {
-    var authorities: String?
-    if let path = given.caFile {
-      switch terminal.files.text(path) {
-      case .unreadable(let reason): throw Failure(.usage, "the certificates cannot be read from \(path): \(reason)")
-      case .text(let text, _): authorities = text
-      }
-    }
-    let scopes = LoginCommand.words(given.scope)
+    let authorities = try shell.certificates(from: given.caFile)
     return .init(
-      issuer: issuer.candidates[0], provider: try await freeName(issuer), scopes: scopes.isEmpty ? nil : scopes,
+      issuer: issuer.candidates[0], provider: try await freeName(issuer), scopes: LoginCommand.scopes(given.scope),
       ca_certificates: authorities)
   }
 
@@ -239,14 +232,9 @@ extension Setup {
 
   func client() async throws(Failure) -> (id: String, secret: SecretText?) {
     if let id = given.clientId {
-      return (id.trimmed, try await secret("client secret", given.clientSecretFile))
+      return (id.trimmed, try await shell.secret("client secret", from: given.clientSecretFile))
     }
     let id = try await questions.text("Client ID", flag: "--client-id ID")
     return (id, try await questions.secret("client secret", isRequired: false, flag: "--client-secret-file FILE"))
-  }
-
-  func secret(_ what: String, _ path: String?) async throws(Failure) -> SecretText? {
-    guard let path else { return nil }
-    return try await SecretInput(shell: shell, what: what).read(from: path)
   }
 }

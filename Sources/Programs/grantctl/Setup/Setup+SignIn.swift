@@ -37,8 +37,8 @@ extension Setup {
     let name = "Request"
     let result: LoginProbe.Result
     do throws(Failure) {
-      let scopes = LoginCommand.words(given.scope)
-      let params = LoginProbe.Params(provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes)
+      let scopes = LoginCommand.scopes(given.scope)
+      let params = LoginProbe.Params(provider: provider, account: account, scopes: scopes)
       result = try await shell.ask(LoginProbe.self, params).value()
     } catch {
       // Other kinds of providers, and callers that may not sign in to the account: the sign-in reports it.
@@ -90,12 +90,11 @@ extension Setup {
     let browser = BrowserOwner.invoker(terminal)
     var places = LoginDestinations(shell: shell, isBrowserWanted: !given.noBrowser)
     places.otherUser = browser == terminal.uid ? nil : browser
-    let scopes = LoginCommand.words(given.scope)
     var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)
     flow.reportsResult = false
     try await flow.run(
       .init(
-        provider: provider, account: name, scopes: scopes.isEmpty ? nil : scopes,
+        provider: provider, account: name, scopes: LoginCommand.scopes(given.scope),
         destinations: given.manual ? ["manual"] : given.device ? ["device"] : nil, browser_uid: browser))
     let account = try await shell.ask(AccountGet.self, .init(account: name)).value()
     done("Signed in", account.identity.map { "as \($0.bestName)" } ?? name)

@@ -48,7 +48,7 @@ extension Setup {
   }
 
   private func secret(of template: SetupTemplate) async throws(Failure) -> SecretText? {
-    if let path = given.clientSecretFile { return try await secret("client secret", path) }
+    if let path = given.clientSecretFile { return try await shell.secret("client secret", from: path) }
     switch template.secret {
     case .none: return nil
     case .optional:

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import Platform
 
 /// As whom a program runs, by this machine's word.
@@ -14,7 +13,7 @@ struct RunningAs: Equatable {
     self.uid = uid
     guard let entry = UserDatabase.user(uid) else { return }
     gid = entry.gid
-    groups = Self.groups(of: entry.name, entry.gid)
+    groups = UserDatabase.groups(of: entry)
   }
 
   /// What `systemctl show` tells of a unit (systemd.exec(5)). Nil: its user is made when it starts, and it does not run.
@@ -36,10 +35,12 @@ struct RunningAs: Equatable {
     gid = values["GID"].flatMap { UInt32($0) } ?? own ?? entry?.gid ?? (name.isEmpty ? uid : nil)
     guard !added.contains(nil) else { return }
     // With User= those of the user too (initgroups(3)).
-    let inherited = entry.flatMap { entry in
-      gid.map { Self.groups(of: entry.name, $0) ?? [] }
+    var inherited: [UInt32] = []
+    if var entry, let gid {
+      entry.gid = gid
+      inherited = UserDatabase.groups(of: entry)
     }
-    groups = Array(Set((inherited ?? []) + added.compactMap { $0 })).sorted()
+    groups = Array(Set(inherited + added.compactMap { $0 })).sorted()
   }
 
   /// By systemd's word.
@@ -51,11 +52,7 @@ struct RunningAs: Equatable {
     let shown = await shell.terminal.machine.run(
       [systemctl, "show", "--property=LoadState,User,Group,SupplementaryGroups,UID,GID,DynamicUser", "--", unit],
       .seconds(10))
-    var values: [String: String] = [:]
-    for line in (shown?.out ?? "").split(separator: "\n") {
-      let halves = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      if halves.count == 2 { values[String(halves[0])] = String(halves[1]) }
-    }
+    let values = Doctor.properties(shown?.out ?? "")
     guard values["LoadState"] == "loaded" else {
       throw Failure(
         .unknownName, "systemd knows no unit \(SafeText.line(unit))",
@@ -93,13 +90,5 @@ struct RunningAs: Equatable {
 
   private static func group(_ name: String) -> UInt32? {
     UInt32(name) ?? (name.isEmpty ? nil : UserDatabase.group(named: name))
-  }
-
-  /// Those that the user logs in with, the primary one among them.
-  private static func groups(of name: String, _ gid: UInt32) -> [UInt32]? {
-    var count: Int32 = 1 << 12
-    var groups = [gid_t](repeating: 0, count: Int(count))
-    guard getgrouplist(name, gid, &groups, &count) >= 0 else { return nil }
-    return Array(groups.prefix(Int(count)))
   }
 }

@@ -36,14 +36,13 @@ struct ExchangeCommand: BrokerCommand {
   func validate() throws { try checkForms(("--as-header", form.asHeader)) }
 
   func run(in shell: Shell) async throws(Failure) {
-    let scopes = LoginCommand.words(scope)
     let type = requestedTokenType.map { $0.contains(":") ? $0 : Self.typePrefix + $0 }
     let answer = try await shell.ask(
       TokenExchange.self,
       .init(
         account: named.account, audience: audience.isEmpty ? nil : audience,
         resource: resource.isEmpty ? nil : resource,
-        scopes: scopes.isEmpty ? nil : scopes, requested_token_type: type, actor: actor, timeout: options.timeout))
+        scopes: LoginCommand.scopes(scope), requested_token_type: type, actor: actor, timeout: options.timeout))
     if shell.isJSON { return shell.print(answer.json) }
     let result = try answer.value()
     let token = try TokenCommand.printable(result.access_token)
@@ -88,10 +87,7 @@ struct ProofCommand: BrokerCommand {
   func validate() throws { try checkForms(("--as-header", form.asHeader)) }
 
   func run(in shell: Shell) async throws(Failure) {
-    var token: SecretText?
-    if let accessTokenFile {
-      token = try await SecretInput(shell: shell, what: "access token").read(from: accessTokenFile)
-    }
+    let token = try await shell.secret("access token", from: accessTokenFile)
     let answer = try await shell.ask(
       DPoPProof.self, .init(account: named.account, method: method, url: url, nonce: nonce, access_token: token))
     if shell.isJSON { return shell.print(answer.json) }

@@ -79,8 +79,7 @@ struct ExecCommand: BrokerCommand {
   }
 
   static func params(_ account: String, _ scope: [String], idToken: Bool) -> TokenGet.Params {
-    let scopes = LoginCommand.words(scope)
-    return .init(account: account, kind: idToken ? .idToken : nil, scopes: scopes.isEmpty ? nil : scopes)
+    .init(account: account, kind: idToken ? .idToken : nil, scopes: LoginCommand.scopes(scope))
   }
 
   /// The token, or the ID of a session.

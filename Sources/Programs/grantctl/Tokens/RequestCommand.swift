@@ -116,12 +116,6 @@ struct RequestCommand: BrokerCommand {
     // To Swift the two bytes at the end of a line of HTTP are one character.
     let lines = text.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" }
     // The last newline ends a line and begins none.
-    terminal.print((lines.last == "" ? lines.dropLast() : lines[...]).map { Self.line($0) })
-  }
-
-  /// Tabs are harmless.
-  private static func line(_ text: Substring) -> String {
-    text.split(separator: "\t", omittingEmptySubsequences: false).map { SafeText.line(String($0)) }
-      .joined(separator: "\t")
+    terminal.print((lines.last == "" ? lines.dropLast() : lines[...]).map { SafeText.indented(String($0)) })
   }
 }

@@ -47,9 +47,8 @@ struct TokenCommand: BrokerCommand {
   }
 
   var params: TokenGet.Params {
-    let scopes = LoginCommand.words(scope)
-    return .init(
-      account: named.account, kind: idToken ? .idToken : nil, scopes: scopes.isEmpty ? nil : scopes,
+    .init(
+      account: named.account, kind: idToken ? .idToken : nil, scopes: LoginCommand.scopes(scope),
       resource: resource, audience: audience, min_ttl: minTtl, timeout: options.timeout)
   }
 

@@ -27,10 +27,13 @@ struct HTTPServing: Sendable {
   }
 
   func open(_ settings: Settings, _ broker: Broker, _ application: LoopbackApplication) async {
-    await metrics.open(
-      settings.metrics.listen.map(LocalListener.init), MetricsApplication { await broker.metricsText() })
-    await port.open(settings.http.listen.map(LocalListener.init), LoopbackListener(application, .peer))
-    await socket.open(socketAddress(settings), LoopbackListener(application, .process))
+    let applications: [any HTTPApplication] = [
+      MetricsApplication { await broker.metricsText() }, LoopbackListener(application, .peer),
+      LoopbackListener(application, .process),
+    ]
+    for ((serving, address), application) in zip(wanted(settings), applications) {
+      await serving.open(address, application)
+    }
   }
 
   /// The configured listeners.
@@ -40,12 +43,8 @@ struct HTTPServing: Sendable {
   ///
   /// - Throws: `invalid_configuration` if one cannot be served; then none is open.
   func prepare(_ settings: Settings) async throws(RPCError) {
-    let wanted = [
-      (metrics, settings.metrics.listen.map(LocalListener.init)), (port, settings.http.listen.map(LocalListener.init)),
-      (socket, socketAddress(settings)),
-    ]
     do throws(RPCError) {
-      for (serving, address) in wanted where !(await isServed(address, by: serving)) {
+      for (serving, address) in wanted(settings) where !(await isServed(address, by: serving)) {
         try await serving.prepare(address)
       }
     } catch {
@@ -65,19 +64,16 @@ struct HTTPServing: Sendable {
 
   /// Closes the prepared listeners of these settings, unless they are in use, or another reload has prepared them too.
   func abandon(_ settings: Settings) async {
-    await metrics.abandon(settings.metrics.listen.map(LocalListener.init))
-    await port.abandon(settings.http.listen.map(LocalListener.init))
-    await socket.abandon(socketAddress(settings))
+    for (serving, address) in wanted(settings) { await serving.abandon(address) }
   }
 
   /// - Returns: a warning for each listener that cannot be had.
   func update(_ settings: Settings) async -> [String] {
-    let warnings = [
-      await metrics.update(settings.metrics.listen.map(LocalListener.init)),
-      await port.update(settings.http.listen.map(LocalListener.init)),
-      await socket.update(socketAddress(settings)),
-    ]
-    return warnings.compactMap(\.self)
+    var warnings: [String] = []
+    for (serving, address) in wanted(settings) {
+      if let warning = await serving.update(address) { warnings.append(warning) }
+    }
+    return warnings
   }
 
   /// - Parameter limit: how long requests under way may take.
@@ -88,7 +84,11 @@ struct HTTPServing: Sendable {
     _ = await (metricsEnd, portEnd)
   }
 
-  private func socketAddress(_ settings: Settings) -> LocalListener? {
-    places.httpSocketPath(settings).map { .unix(path: $0) }
+  /// The addresses of all listeners with these settings.
+  private func wanted(_ settings: Settings) -> [(LocalServing, LocalListener?)] {
+    [
+      (metrics, settings.metrics.listen.map(LocalListener.init)), (port, settings.http.listen.map(LocalListener.init)),
+      (socket, places.httpSocketPath(settings).map { .unix(path: $0) }),
+    ]
   }
 }

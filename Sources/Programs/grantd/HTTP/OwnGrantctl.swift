@@ -11,7 +11,6 @@ actor OwnGrantctl: OwnCommands {
   /// `grantctl` gives kubectl 20 seconds, for each of two calls.
   private static let patience = Duration.seconds(45)
   private static let mostWaiting = 8
-  private static let longestPath = 4096
   /// Variables of this process that are not for another one.
   private static let own = ["GRANTD_", "LISTEN_", "NOTIFY_", "WATCHDOG_", "CREDENTIALS_", "JOURNAL_", "INVOCATION_"]
 
@@ -27,11 +26,8 @@ actor OwnGrantctl: OwnCommands {
 
   /// Nil: a system's broker, or no `grantctl` beside it.
   init?(_ places: Places, socket: String) {
-    var path = [CChar](repeating: 0, count: Self.longestPath)
-    let length = readlink("/proc/self/exe", &path, path.count)
-    guard places.instance == .user, getuid() == geteuid(), length > 0, length < path.count else { return nil }
-    let folder = String(decoding: path[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    program = folder.prefix(upTo: folder.lastIndex(of: "/") ?? folder.startIndex) + "/grantctl"
+    guard places.instance == .user, getuid() == geteuid(), let own = Environment.ownProgram else { return nil }
+    program = own.prefix(upTo: own.lastIndex(of: "/") ?? own.startIndex) + "/grantctl"
     guard access(program, X_OK) == 0, let fileView = FileView.own else { return nil }
     self.fileView = fileView
     user = getuid()

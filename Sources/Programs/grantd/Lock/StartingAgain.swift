@@ -1,5 +1,6 @@
 import Glibc
 import Logging
+import Platform
 import Systemd
 
 /// Executes this program again in this process: with the sockets of the service manager, and with nothing of its memory.
@@ -28,7 +29,7 @@ struct StartingAgain: Sendable {
     pthread_sigmask(SIG_SETMASK, &none, nil)
     let arguments = CommandLine.arguments.map { strdup($0) } + [nil]
     // An update may have replaced the file; its path gives the process its name.
-    if let path = Self.path { execv(path, arguments) }
+    if let path = Environment.ownProgram { execv(path, arguments) }
     execv("/proc/self/exe", arguments)
     logger.critical("grantd cannot be executed again: \(String(cString: strerror(errno)))")
     LogQueue.shared.flush()
@@ -42,12 +43,5 @@ struct StartingAgain: Sendable {
     setenv("LISTEN_FDS", "\(sockets.count)", 1)
     setenv("LISTEN_PID", "\(getpid())", 1)
     setenv("LISTEN_FDNAMES", sockets.map(\.name).joined(separator: ":"), 1)
-  }
-
-  private static var path: String? {
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-    let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
-    guard count > 0 else { return nil }
-    return String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 }

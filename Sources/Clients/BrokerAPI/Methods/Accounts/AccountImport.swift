@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A grant that another program was given.
 public enum AccountImport: RPCMethod {
   public static let name = "account.import"

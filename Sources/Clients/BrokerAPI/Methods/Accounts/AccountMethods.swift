@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The public data of an account: never a token.
 public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var account: String

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum AccountSessions: TokenRelease {
   public static let name = "account.sessions"
   public static let access = Access.observe

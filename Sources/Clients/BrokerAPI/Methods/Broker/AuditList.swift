@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// What kind of thing was done.
 public enum AuditAction: String, Codable, Sendable, CaseIterable {
   /// A token was released.

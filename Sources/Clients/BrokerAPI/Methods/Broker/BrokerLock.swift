@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// No token leaves the broker from the answer on.
 public enum BrokerLock: RPCMethod {
   public static let name = "broker.lock"
@@ -45,11 +42,7 @@ public enum BrokerUnlock: RPCMethod {
     "Unlocks a user's broker, which then starts as usual. In the system instance ends the hold of all releases."
   public static let errors: [ErrorReason] = [.storeFailure]
 
-  public struct Params: Codable, Sendable, Equatable {
-    public var passphrase: SecretText?
-
-    public init(passphrase: SecretText? = nil) { self.passphrase = passphrase }
-  }
+  public typealias Params = BrokerLock.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var state: String

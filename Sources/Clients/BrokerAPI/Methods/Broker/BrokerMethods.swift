@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerReload: RPCMethod {
   public static let name = "broker.reload"
   public static let access = Access.manage
@@ -22,7 +19,6 @@ public enum BrokerReload: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "providers": "How many providers are configured now.",
     "warnings": "Settings that need a restart, and other warnings.",
@@ -176,7 +172,6 @@ public enum RPCDiscover: RPCMethod {
   /// An OpenRPC 1.3 document.
   public typealias Result = JSON
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs: [String: String] = [:]
   public static let example = MethodExample(
     params: .null, result: ["openrpc": .string(OpenRPC.specification), "info": OpenRPC.info(), "methods": []])

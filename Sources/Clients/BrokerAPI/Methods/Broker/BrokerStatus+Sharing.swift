@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 extension BrokerStatus {
   /// The database that several machines share.
   public struct SharingView: Codable, Sendable, Equatable, Documented {

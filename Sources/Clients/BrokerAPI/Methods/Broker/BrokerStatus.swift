@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerStatus: RPCMethod {
   public static let name = "broker.status"
   public static let access = Access.observe
@@ -314,7 +311,6 @@ public enum BrokerStatus: RPCMethod {
     ]
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "version": "The broker's version.",
     "instance": "`system` or `user`.",

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum BrokerMetrics: RPCMethod {
   public static let name = "broker.metrics"
   public static let access = Access.observe
@@ -20,7 +17,6 @@ public enum BrokerMetrics: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "text": "The metrics; it ends with `# EOF`.",
     "content_type": "The media type of `text`.",

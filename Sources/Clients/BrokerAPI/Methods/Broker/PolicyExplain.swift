@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The reason for a permission, or the missing condition.
 public enum PolicyExplain: RPCMethod {
   public static let name = "policy.explain"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The rules that cover an account.
 public enum PolicyRules: RPCMethod {
   public static let name = "policy.rules"
@@ -8,11 +5,7 @@ public enum PolicyRules: RPCMethod {
   public static let summary = "Lists the rules that cover an account, in the order of the configuration."
   public static let errors: [ErrorReason] = []
 
-  public struct Params: Codable, Sendable, Equatable {
-    public var account: String
-
-    public init(account: String) { self.account = account }
-  }
+  public typealias Params = AccountGet.Params
 
   /// A `[[rule]]`. An absent condition matches every caller.
   public struct Rule: Codable, Sendable, Equatable, Documented {

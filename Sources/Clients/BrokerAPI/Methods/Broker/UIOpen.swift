@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The web page of a user.
 public enum UIOpen: RPCMethod {
   public static let name = "ui.open"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A step that the user must complete before a login can end.
 public struct LoginActionView: Codable, Sendable, Equatable, Documented {
   public var kind: Kind

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum LoginHandleCallback: RPCMethod {
   public static let name = "login.handle_callback"
   public static let access = Access.login
@@ -115,7 +112,6 @@ public enum LoginList: RPCMethod {
     ]
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "logins": "`login_id`, `provider`, `account`, `state`, `started_at` and `expires_at` (Unix seconds) of each."
   ]

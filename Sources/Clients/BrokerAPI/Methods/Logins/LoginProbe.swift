@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// An authorization request without a user.
 public enum LoginProbe: RPCMethod {
   public static let name = "login.probe"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum LoginStart: RPCMethod {
   public static let name = "login.start"
   public static let access = Access.login

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum LoginState: String, Codable, Sendable, CaseIterable {
   case pending
   case actionRequired = "action_required"

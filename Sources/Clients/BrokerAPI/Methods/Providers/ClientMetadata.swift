@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The client ID metadata document to publish (RFC 7591 §2 members).
 public enum ClientMetadata: RPCMethod {
   public static let name = "client.metadata"
@@ -32,7 +29,6 @@ public enum ClientMetadata: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "url": "The `url` of `[client_metadata]`, which is also the client identifier; absent: none is configured.",
     "client_name": "The name that consent pages show.",

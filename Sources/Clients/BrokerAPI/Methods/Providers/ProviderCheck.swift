@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum ProviderCheck: RPCMethod {
   public static let name = "provider.check"
   public static let access = Access.observe

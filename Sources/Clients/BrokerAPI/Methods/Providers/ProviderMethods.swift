@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A provider's public data; never a secret.
 public struct ProviderView: Codable, Sendable, Equatable, Documented {
   public var provider: String
@@ -66,7 +63,6 @@ public enum ProviderList: RPCMethod {
     }
   }
 
-  public static let paramDocs: [String: String] = [:]
   public static let resultDocs = ["providers": "The providers, each as in `provider.get`'s `provider`."]
   public static let example = MethodExample(params: .null, result: ["providers": [MethodExample.provider]])
 }

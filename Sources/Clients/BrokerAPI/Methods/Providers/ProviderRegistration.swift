@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A provider from its issuer: with a new client (RFC 7591), or with one that was registered by hand.
 public enum ProviderRegister: RPCMethod {
   public static let name = "provider.register"
@@ -102,13 +99,7 @@ public enum ProviderUnregister: RPCMethod {
     "Deletes the client that `provider.register` made (RFC 7592) and removes the provider, even if the issuer refuses."
   public static let errors: [ErrorReason] = [.unknownProvider, .unsupportedByProvider, .storeFailure]
 
-  public struct Params: Codable, Sendable, Equatable {
-    public var provider: String
-
-    public init(provider: String) {
-      self.provider = provider
-    }
-  }
+  public typealias Params = ProviderGet.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var steps: [AccountLogout.Step]

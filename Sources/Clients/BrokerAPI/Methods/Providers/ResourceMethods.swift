@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The source of the client for a protected resource.
 public enum ResourceClient: String, Codable, Sendable, CaseIterable {
   /// A provider of the broker at that issuer.

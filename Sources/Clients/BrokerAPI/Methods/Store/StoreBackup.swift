@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A copy of all grants for elsewhere. It comes in parts, since a line is bounded.
 public enum StoreBackup: RPCMethod {
   public static let name = "store.backup"

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// Another key for the stored data.
 public enum StoreRotateKey: RPCMethod {
   public static let name = "store.rotate_key"

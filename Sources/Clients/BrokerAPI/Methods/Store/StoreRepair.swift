@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// Repairs or removes a row on disk that cannot be read.
 public enum StoreRepair: RPCMethod {
   public static let name = "store.repair"

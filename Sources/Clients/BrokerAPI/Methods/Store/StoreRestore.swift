@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A copy that `store.backup` made comes back, on this machine or another one: begin, send the parts, look, apply.
 public enum StoreRestore: RPCMethod {
   public static let name = "store.restore"

@@ -1,16 +1,10 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// The proof that goes with a token bound to a key (RFC 9449 §4).
 public enum DPoPProof: TokenRelease {
   public static let name = "dpop.proof"
   public static let access = Access.use
   public static let summary =
     "Signs the proof for one request with a token that is bound to the account's key (RFC 9449)."
-  public static let errors: [ErrorReason] = [
-    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .unsupportedByProvider, .storeFailure,
-  ]
+  public static let errors: [ErrorReason] = ProviderQuestion.errors
 
   public struct Params: Codable, Sendable, Equatable {
     public var account: String

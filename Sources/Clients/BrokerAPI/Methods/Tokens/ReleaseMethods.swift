@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// A method that returns an account's token or a derived value: a rule's `scopes` and `confirm` apply to it.
 public protocol TokenRelease: RPCMethod where Params: ReleaseParams {
   /// Whether it is useful to callers with a cap on scopes.

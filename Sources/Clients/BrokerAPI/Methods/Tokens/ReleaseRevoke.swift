@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 public enum ReleaseRevoke: RPCMethod {
   public static let name = "release.revoke"
   public static let access = Access.manage

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// An authorised call, made by the broker (RFC 6750 §2.1, RFC 9449 §7).
 public enum RequestSend: TokenRelease {
   public static let name = "request.send"

@@ -1,16 +1,10 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// Another token for an account's own (RFC 8693 §2).
 public enum TokenExchange: TokenRelease {
   public static let name = "token.exchange"
   public static let access = Access.use
   public static let summary =
     "Exchanges the account's access token at the provider for one that another service takes (RFC 8693)."
-  public static let errors: [ErrorReason] = [
-    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .scopeNotGranted, .unsupportedByProvider, .storeFailure,
-  ]
+  public static let errors: [ErrorReason] = TokenGet.errors
 
   public struct Params: Codable, Sendable, Equatable {
     public var account: String

@@ -1,6 +1,3 @@
-// swift-format-ignore-file: AlwaysUseLowerCamelCase
-// Members are named as on the wire.
-
 /// Which of an account's tokens a request is for.
 public enum TokenKind: String, Codable, Sendable, CaseIterable {
   /// The token for the provider's APIs.

@@ -1,5 +1,6 @@
 import BrokerSocket
 import Glibc
+import Platform
 import Synchronization
 
 /// The front that executed this program, if one did.
@@ -23,10 +24,7 @@ enum ProcessFront {
 
   /// The path that people and desktops call it by: the front's, where this program is installed behind one.
   static var path: String? {
-    var place = [UInt8](repeating: 0, count: Int(PATH_MAX))
-    let count = readlink("/proc/self/exe", &place, place.count)
-    guard count > 0 else { return nil }
-    return String(validating: place[..<count], as: UTF8.self).map { path(of: $0) { access($0, X_OK) == 0 } }
+    Environment.ownProgram.map { path(of: $0) { access($0, X_OK) == 0 } }
   }
 
   static func path(of own: String, isProgram: (String) -> Bool) -> String {

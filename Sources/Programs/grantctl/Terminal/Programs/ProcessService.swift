@@ -35,12 +35,7 @@ enum ProcessService {
   private static func find(_ name: String) -> String? {
     let path = Environment.own["PATH"] ?? "/usr/local/bin:/usr/bin:/bin"
     var folders = path.split(separator: ":").map(String.init)
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-    let length = readlink("/proc/self/exe", &buffer, buffer.count)
-    if length > 0, length < buffer.count {
-      let own = String(decoding: buffer[..<length].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-      folders.insert(ProcessFiles.split(own).folder, at: 0)
-    }
+    if let own = Environment.ownProgram { folders.insert(ProcessFiles.split(own).folder, at: 0) }
     return folders.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 

@@ -49,33 +49,6 @@ extension TimeText {
     return max(0, moment)
   }
 
-  /// The Unix seconds of `2026-01-31T13:45:10Z`, also with a fraction or an offset (RFC 3339 §5.6).
-  static func internetDate(_ text: String) -> Int64? {
-    guard let between = text.firstIndex(of: "T"),
-      let zone = text[between...].firstIndex(where: { "Z+-".contains($0) }),
-      let day = numbers(text[..<between], "-", [0...9999, 1...12, 1...31]),
-      let ahead = offset(text[zone...])
-    else { return nil }
-    let clock = text[text.index(after: between)..<zone].split(separator: ".", omittingEmptySubsequences: false)
-    guard clock.count <= 2, clock.count < 2 || isNumber(clock[1]),
-      let time = clock.first.flatMap({ numbers($0, ":", [0...23, 0...59, 0...60]) }), time.count == 3
-    else { return nil }
-    var parts = tm()
-    (parts.tm_year, parts.tm_mon, parts.tm_mday) = (day[0] - 1900, day[1] - 1, day[2])
-    (parts.tm_hour, parts.tm_min, parts.tm_sec) = (time[0], time[1], time[2])
-    let moment = LocalTime.ahead(ahead).moment(&parts)
-    return parts.tm_mday == day[2] || time[2] == 60 ? moment : nil
-  }
-
-  /// The seconds of `Z`, `+02:00` or `-05:30`.
-  private static func offset(_ text: Substring) -> Int? {
-    if text == "Z" { return 0 }
-    guard let sign = ["+": 1, "-": -1][text.prefix(1)],
-      let parts = numbers(text.dropFirst(), ":", [0...23, 0...59]), parts.count == 2
-    else { return nil }
-    return sign * (Int(parts[0]) * 3600 + Int(parts[1]) * 60)
-  }
-
   private static func isNumber(_ text: Substring) -> Bool {
     !text.isEmpty && text.allSatisfy { $0.isASCII && $0.isNumber }
   }
