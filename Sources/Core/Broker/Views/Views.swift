@@ -64,7 +64,8 @@ final class Views: Piece {
           uid: Int64($0), access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) }))
       },
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold, sharing: sharingView)
+      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold,
+      sharing: journal.store.sharing)
   }
 
   /// The clock, if it shows an earlier time than when a saved token was issued.
