@@ -19,7 +19,8 @@ extension Broker {
       await journal.repair()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
-      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
+      for _ in 0..<Limit.lastTries
+      where engine.leases.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
         await clock.system.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()
@@ -48,8 +49,8 @@ extension Broker {
 
   /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
   private var isAwaitingAnswers: Bool {
-    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.exchangesInFlight > 0 }
-    return engine.inFlight + logins.exchangesInFlight > 0
+    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.table.exchangesInFlight > 0 }
+    return engine.leases.inFlight + logins.table.exchangesInFlight > 0
   }
 
   /// A disk that hangs keeps nobody for longer than ``Limit/lastCommits`` after the deadline.
@@ -75,7 +76,7 @@ extension Broker {
     let names = Set(uncommitted.map(\.account))
     let rest =
       journal.failure?.isLoss == true
-      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.packed($0) }
+      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.table.packed($0) }
     return uncommitted + rest.filter { !names.contains($0.account) }
   }
 

@@ -163,11 +163,8 @@ final class Accounts: Piece {
     publish(account)
     waiters.wake(.account(account))
     wakeScheduler()
-    conditionChanged()
+    runtime.summary.changed()
   }
-
-  /// Something that many accounts' states depend on is another: a provider's condition, the store's.
-  func conditionChanged() { runtime.summary.changed() }
 
   /// How many accounts are in each state.
   ///
@@ -249,7 +246,7 @@ final class Accounts: Piece {
     wakeScheduler()
     reportEnd(of: grant)
     if let view = view(unreadable: grant) { audit.record(setAside: view) }
-    conditionChanged()
+    runtime.summary.changed()
   }
 
   // MARK: The clock

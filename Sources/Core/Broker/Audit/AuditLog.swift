@@ -7,7 +7,7 @@ import Principals
 /// What goes into the audit trail, and who may read it.
 final class AuditLog: Sendable {
   let trail: AuditTrail
-  private let cache: TokenCache
+  let cache: TokenCache
   private let system: SystemDependencies
   let logger: Logger
 
@@ -47,9 +47,6 @@ final class AuditLog: Sendable {
   func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Principal) -> String? {
     cache.inForce.permission(caller, access, method, account)?.rule
   }
-
-  /// Whether there is an account of that name.
-  func knows(_ account: String) -> Bool { cache.knows(account) }
 
   func begin() async {
     guard let store = trail.store else { return }

@@ -298,7 +298,7 @@ final class FileReleases: Piece {
       who: .init(file.caller))
     entry.detail = file.name
     entry.result = (error.reason ?? .storeFailure).rawValue
-    audit.record(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
+    audit.record(entry, by: file.caller, isReal: accounts.cache.knows(file.account.rawValue))
     requests.answered(Self.method, Result<Void, RPCError>.failure(error))
     logger.warning(
       "token file \(file.name) of account \(file.account): \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])

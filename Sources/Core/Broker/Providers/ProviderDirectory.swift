@@ -111,11 +111,6 @@ final class ProviderDirectory: Piece {
 
   // MARK: By name
 
-  func metadata(of name: ProviderName) async -> Result<ServerMetadata, ProviderFailure> {
-    guard let connection = connections[name] else { return .failure(gone(name)) }
-    return await connection.currentMetadata()
-  }
-
   /// The provider and its metadata, both of the settings of now: a reload may come while metadata are waited for.
   func endpoints(of name: ProviderName) async -> Result<ProviderEndpoints, ProviderFailure> {
     for _ in 0..<Limit.conflicts {

@@ -56,7 +56,8 @@ final class Views: Piece {
       accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
       providers: providers.count, pending_logins: logins.unendedCount,
       callback: addresses.addresses,
-      store: storeView, configuration: .init(path: reloading.path, loaded_at: accounts.configuredAt.seconds),
+      store: storeView,
+      configuration: .init(path: reloading.configuration.path, loaded_at: accounts.configuredAt.seconds),
       provider_conditions: providers.sorted.map(conditionView),
       refresh_tokens_ending: ending,
       caller: caller.uid.map {
@@ -176,8 +177,8 @@ final class Views: Piece {
 
   func provider(_ params: ProviderGet.Params) async throws(RPCError) -> ProviderGet.Result {
     let name = try providerName(params.provider)
-    guard providers[name] != nil else { throw providers.unknown(params.provider) }
-    let metadata = try? await providers.metadata(of: name).get()
+    guard let asked = providers[name] else { throw providers.unknown(params.provider) }
+    let metadata = try? await asked.currentMetadata().get()
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let tokens = connection.provider.tokenTraits
     let traits = connection.provider.authorizationTraits
