@@ -15,7 +15,9 @@ extension Broker {
     tokens.approvals.wakeAll()
     engine.drain()
     await awaitAnswers(until: deadline)
-    await within(deadline) { [journal, engine, logins, waiters = runtime.waiters] in
+    // A disk that hangs delays the end by no more than this.
+    let end = max(clock.uptime, deadline) + Limit.lastCommits
+    await runtime.waiters.run(until: end) { [journal, engine, logins, waiters = runtime.waiters] in
       await journal.repair()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
@@ -51,23 +53,6 @@ extension Broker {
   private var isAwaitingAnswers: Bool {
     if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.table.exchangesInFlight > 0 }
     return engine.leases.inFlight + logins.table.exchangesInFlight > 0
-  }
-
-  /// A disk that hangs keeps nobody for longer than ``Limit/lastCommits`` after the deadline.
-  private func within(_ deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
-    let clock = runtime.clock
-    let end = max(clock.uptime, deadline) + Limit.lastCommits
-    let race = Race()
-    Task {
-      await work()
-      race.end()
-    }
-    let timer = Task {
-      await clock.system.sleep(end - clock.uptime)
-      race.end()
-    }
-    await race.wait()
-    timer.cancel()
   }
 
   /// Accounts whose latest tokens are in memory alone: as they should be on disk. All of them where the database is lost.

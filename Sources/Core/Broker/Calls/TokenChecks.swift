@@ -110,15 +110,12 @@ extension Piece {
   func outcome<Output: Sendable>(
     _ step: Step<Output>, _ target: ProviderEndpoints, in place: ProviderCallLimiter.Permit?, until deadline: Duration
   ) async throws(RPCError) -> Result<Output, ProviderFailure> {
-    let key = waiters.newWork()
     let box = Answer<Output>()
-    Task {
+    await waiters.run(until: deadline) {
       let result = await target.connection.converse(step, for: .callers)
       place?.release()
       box.result = result
-      waiters.wake(key)
     }
-    await wait(for: key, until: deadline)
     guard let result = box.result else {
       let name = target.provider.name
       throw RPCError(
