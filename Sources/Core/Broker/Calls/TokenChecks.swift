@@ -85,15 +85,10 @@ final class TokenChecks: Piece {
   ) async -> Result<Output, ProviderFailure>? {
     guard let grant = accounts[account], let token = grant.token,
       providers.isOwn(token.issuedAt, of: grant.saved.provider),
-      let target = await target(of: grant.saved.provider, endpoint),
+      let target = try? await providers.endpoints(of: grant.saved.provider, with: endpoint),
       accounts[account]?.token?.accessToken == token.accessToken, providers.isCurrent(target)
     else { return nil }
     return try? await outcome(step(token, grant.saved, target), target, in: nil, until: deadline)
-  }
-
-  private func target(of name: ProviderName, _ endpoint: Endpoint?) async -> ProviderEndpoints? {
-    if let endpoint { return try? await providers.endpoints(of: name, with: endpoint) }
-    return try? await providers.endpoints(of: name).get()
   }
 
   /// UserInfo of OpenID Connect refuses every token without the scope `openid` (Core §5.3).

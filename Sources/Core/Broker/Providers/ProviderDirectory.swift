@@ -123,11 +123,11 @@ final class ProviderDirectory: Piece {
     return .failure(.notSent(message: "the configuration changes while the provider is asked"))
   }
 
-  /// The same, once the metadata name the endpoint; `unsupported_by_provider` where they do not.
-  func endpoints(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ProviderEndpoints {
+  /// The same, once the metadata name the endpoint; `unsupported_by_provider` where they do not. Nil: any metadata.
+  func endpoints(of name: ProviderName, with endpoint: Endpoint?) async throws(RPCError) -> ProviderEndpoints {
     switch await endpoints(of: name) {
     case .success(let endpoints):
-      try demand(endpoint, of: endpoints.metadata, endpoints.provider)
+      if let endpoint { try demand(endpoint, of: endpoints.metadata, endpoints.provider) }
       return endpoints
     case .failure(let failure): throw error(failure, at: name)
     }
