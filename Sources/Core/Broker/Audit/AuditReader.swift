@@ -38,12 +38,7 @@ final class AuditReader {
     question.until = try moment(params.until, "until")
     question.before = params.before
     await audit.trail.flush()
-    let records: [AuditRecord]
-    do throws(StoreError) {
-      records = try await store.read(question)
-    } catch {
-      throw storeError(error)
-    }
+    let records = try await stored { () async throws(StoreError) in try await store.read(question) }
     return page(records, limit: limit, for: caller)
   }
 

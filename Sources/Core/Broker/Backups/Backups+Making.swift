@@ -85,12 +85,7 @@ extension Backups {
   /// The stored state at one moment, without this machine's own data.
   private func wholeBackup() async throws(RPCError) -> Backup {
     if let failure = journal.failure { throw storeError(failure) }
-    var state: StoredState
-    do throws(StoreError) {
-      state = try await journal.store.load()
-    } catch {
-      throw storeError(error)
-    }
+    var state = try await stored { () async throws(StoreError) in try await journal.store.load() }
     state.logins = []
     state.values = [:]
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)

@@ -214,11 +214,7 @@ final class Registrations: Piece {
       let connection = providers[name] ?? registrar?.provider(registration).map(providers.connection(to:))
     else { throw providers.unknown(params.provider) }
     let step = await remove(registration, over: connection)
-    do throws(StoreError) {
-      try await journal.commit([.removeRegistration(name)])
-    } catch {
-      throw storeError(error)
-    }
+    try await stored { () async throws(StoreError) in try await journal.commit([.removeRegistration(name)]) }
     saved[name] = nil
     if !configured.contains(name) { providers.remove(name) }
     return .init(steps: [step, .init(step: "forget", result: "done")])

@@ -38,8 +38,7 @@ extension Logins {
     try checkBrowser(params.browser_uid, caller: caller)
     try checkWishes(params, provider, account)
     try checkAlone(provider, caller: caller)
-    let other: SavedLogin?
-    do throws(StoreError) { other = try await otherElsewhere(name) } catch { throw storeError(error) }
+    let other = try await stored { () async throws(StoreError) in try await otherElsewhere(name) }
     if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
