@@ -245,7 +245,9 @@ final class Accounts: Piece {
     touched.insert(account)
     wakeScheduler()
     reportEnd(of: grant)
-    if let view = view(unreadable: grant) { audit.record(setAside: view) }
+    if let view = view(unreadable: grant) {
+      audit.record(damage: "store.set_aside", of: view.account, "\(view.row): \(view.message)")
+    }
     runtime.summary.changed()
   }
 

@@ -75,11 +75,10 @@ extension Backups {
   /// Without the token's number: a backup releases the grant, and one per hour is one record.
   private func released(_ grant: SavedGrant, to caller: Principal) -> AuditEntry {
     let account = grant.account.rawValue
-    var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
-    entry.provider = grant.provider.rawValue
-    entry.scopes = grant.grantedScopes
-    entry.rule = audit.rule(.use, StoreBackup.name, account, caller)
-    return entry
+    return AuditEntry(
+      action: .release, method: StoreBackup.name, account: account, who: .init(caller),
+      provider: grant.provider.rawValue, scopes: grant.grantedScopes,
+      rule: audit.rule(.use, StoreBackup.name, account, caller))
   }
 
   /// The stored state at one moment, without this machine's own data.
