@@ -90,8 +90,6 @@ final class Reloading: Piece {
   }
 }
 
-// MARK: Methods
-
 extension BrokerReload: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.reload(for: call.caller)

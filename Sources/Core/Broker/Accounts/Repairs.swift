@@ -72,8 +72,6 @@ final class Repairs: Piece {
   }
 }
 
-// MARK: Methods
-
 extension StoreRepair: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.repairs.repair(call.params)

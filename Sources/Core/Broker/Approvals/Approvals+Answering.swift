@@ -124,8 +124,6 @@ extension Approvals {
   }
 }
 
-// MARK: Methods
-
 extension ReleaseList: RPCHandler {
   static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -80,8 +80,6 @@ extension AuditList.Line {
   }
 }
 
-// MARK: Methods
-
 extension AuditList: RPCHandler {
   static var subject: Subject<Params, Void> { .someAccount }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -207,8 +207,6 @@ extension Backups {
   }
 }
 
-// MARK: Methods
-
 extension StoreBackup: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.makeBackup(call.params, call.session)

@@ -284,8 +284,6 @@ extension Backups {
   }
 }
 
-// MARK: Methods
-
 extension StoreRestore: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.upkeep.backups.beginRestore(call.params, call.session)

@@ -194,8 +194,6 @@ extension AuthorizedCalls {
   }
 }
 
-// MARK: Methods
-
 extension TokenExchange: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.exchange(call.account, call.params, call.session, call.permission)

@@ -115,8 +115,6 @@ final class Hold: Piece {
   }
 }
 
-// MARK: Methods
-
 extension BrokerLock: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.hold.begin(call.params.passphrase, by: call.caller)

@@ -137,8 +137,6 @@ extension SessionView {
   }
 }
 
-// MARK: Methods
-
 extension LoginContinue: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.continueLogin(call.params, caller: call.caller)

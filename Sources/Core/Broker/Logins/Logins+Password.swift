@@ -64,8 +64,6 @@ extension Logins {
   }
 }
 
-// MARK: Methods
-
 extension LoginPassword: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

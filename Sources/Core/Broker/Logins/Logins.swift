@@ -72,7 +72,6 @@ final class Logins: Piece {
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     for id in Array(table.ids) { table[id]?.clockStepped(by: step) }
   }

@@ -135,8 +135,6 @@ private final class RevocationResults {
   var steps: [AccountLogout.Step] = []
 }
 
-// MARK: Methods
-
 extension AccountLogout: RPCHandler {
   static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

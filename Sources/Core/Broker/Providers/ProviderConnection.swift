@@ -174,7 +174,6 @@ final class ProviderConnection: Piece {
 
   // MARK: Clocks
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     metadata.known?.moves(by: step)
     keys.known?.moves(by: step)
@@ -208,7 +207,6 @@ final class ProviderConnection: Piece {
 
   // MARK: Requests
 
-  /// The connections for a use.
   func pool(_ use: ConnectionPool.Use) -> ConnectionPool {
     let size =
       switch use {

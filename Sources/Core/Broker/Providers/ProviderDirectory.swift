@@ -82,7 +82,6 @@ final class ProviderDirectory: Piece {
     }
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     for connection in connections.values { connection.clockStepped(by: step) }
     for name in Array(issuers.keys) { issuers[name]?.clockStepped(by: step) }

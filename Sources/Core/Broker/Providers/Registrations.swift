@@ -348,8 +348,6 @@ final class Registrations: Piece {
   }
 }
 
-// MARK: Methods
-
 extension ProviderRegister: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.clients.registrations.register(call.params)

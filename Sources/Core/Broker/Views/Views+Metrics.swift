@@ -151,8 +151,6 @@ extension ProviderCondition {
   }
 }
 
-// MARK: Methods
-
 extension BrokerMetrics: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     .init(text: await broker.reports.views.metricsText(), content_type: OpenMetrics.contentType)

@@ -41,7 +41,6 @@ final class Views: Piece {
     startedAt = runtime.clock.now
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
   func status(
@@ -219,8 +218,6 @@ final class Views: Piece {
       refreshes_per_second: connection.gate.limit.rate.map { ($0 * 100).rounded() / 100 })
   }
 }
-
-// MARK: Methods
 
 extension ProviderList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -284,8 +284,6 @@ extension Logins {
   }
 }
 
-// MARK: Methods
-
 extension LoginHandleCallback: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.handleCallback(call.params)

@@ -43,8 +43,6 @@ extension LoginProbe.Result {
   }
 }
 
-// MARK: Methods
-
 extension LoginProbe: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -189,8 +189,6 @@ extension Logins {
   }
 }
 
-// MARK: Methods
-
 extension LoginStart: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

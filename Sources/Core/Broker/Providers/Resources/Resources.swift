@@ -28,7 +28,6 @@ final class Resources: Piece {
     self.clientMetadata = clientMetadata
   }
 
-  /// The client for a resource.
   private enum Client {
     /// The client of a provider at the same issuer.
     case base(ProviderConnection)
