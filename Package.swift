@@ -165,7 +165,8 @@ let package = Package(
     fastRoom("StoreRows", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
     fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite", "StoreRows"]),
     fastRoom(
-      "PostgreSQLStore", ["Broker", "CLibpq", "Grants", "OAuth", "Sealing", "SQLite", "SQLiteStore", "StoreRows"]),
+      "PostgreSQLStore",
+      ["Broker", "BrokerAPI", "CLibpq", "Grants", "OAuth", "Sealing", "SQLite", "SQLiteStore", "StoreRows"]),
     room("Systemd", ["CSystemd", "CLinux", "PlainText", logging]),
     room("SystemEvents", ["CLinux", "CSystemd", "Platform"]),
     // The name Configuration is another package's.

@@ -33,7 +33,7 @@ extension Broker {
   // MARK: Lock
 
   /// The lock of a user's broker. Without it `broker.lock` holds all releases.
-  public func locks(with keyLock: any KeyLock) { tokens.hold.locks(with: keyLock) }
+  public func locks(with keyLock: any KeyLock) { tokens.hold.keyLock = keyLock }
 
   /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
   ///
@@ -59,16 +59,18 @@ extension Broker {
   public func onEvent(_ action: @escaping @Sendable (Event) -> Void) { runtime.events.onEvent(action) }
 
   /// Further numbers from other parts of the daemon. The source must not block.
-  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { reports.views.alsoMeasure(source) }
+  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) {
+    runtime.measures.sources.append(source)
+  }
 
   /// Tells which callers the socket held back. The source must not wait.
   public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) {
-    reports.views.onStatus(source)
+    runtime.measures.heldBack = source
   }
 
   /// The HTTP listeners. The source must not wait.
   public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) {
-    reports.views.onListeners(source)
+    runtime.measures.listeners = source
   }
 
   /// Who opens the web page (`ui.open`).

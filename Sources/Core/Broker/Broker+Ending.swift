@@ -15,11 +15,14 @@ extension Broker {
     tokens.approvals.wakeAll()
     engine.drain()
     await awaitAnswers(until: deadline)
-    await within(deadline) { [journal, engine, logins, waiters = runtime.waiters] in
+    // A disk that hangs delays the end by no more than this.
+    let end = max(clock.uptime, deadline) + Limit.lastCommits
+    await runtime.waiters.run(until: end) { [journal, engine, logins, waiters = runtime.waiters] in
       await journal.repair()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
-      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
+      for _ in 0..<Limit.lastTries
+      where engine.leases.inFlight > engine.leases.awaited.count || logins.unsavedCount > 0 {
         await clock.system.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()
@@ -48,25 +51,8 @@ extension Broker {
 
   /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
   private var isAwaitingAnswers: Bool {
-    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.exchangesInFlight > 0 }
-    return engine.inFlight + logins.exchangesInFlight > 0
-  }
-
-  /// A disk that hangs keeps nobody for longer than ``Limit/lastCommits`` after the deadline.
-  private func within(_ deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
-    let clock = runtime.clock
-    let end = max(clock.uptime, deadline) + Limit.lastCommits
-    let race = Race()
-    Task {
-      await work()
-      race.end()
-    }
-    let timer = Task {
-      await clock.system.sleep(end - clock.uptime)
-      race.end()
-    }
-    await race.wait()
-    timer.cancel()
+    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.table.exchangesInFlight > 0 }
+    return engine.leases.inFlight + logins.table.exchangesInFlight > 0
   }
 
   /// Accounts whose latest tokens are in memory alone: as they should be on disk. All of them where the database is lost.
@@ -75,7 +61,7 @@ extension Broker {
     let names = Set(uncommitted.map(\.account))
     let rest =
       journal.failure?.isLoss == true
-      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.packed($0) }
+      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.table.packed($0) }
     return uncommitted + rest.filter { !names.contains($0.account) }
   }
 

@@ -116,7 +116,6 @@ extension Broker {
     let views: Views
     let accounts: AccountViews
     let audit: AuditReader
-    let discovery: Discovery
 
     @BrokerActor
     init(
@@ -129,7 +128,6 @@ extension Broker {
         journal: journal, door: door, addresses: addresses, reloading: reloading, identity)
       self.accounts = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: door.authorizer)
       audit = AuditReader(door.audit, authorizer: door.authorizer)
-      discovery = Discovery(version: identity.version)
     }
   }
 }

@@ -116,7 +116,7 @@ public final class Broker {
     for row in journal.setAside {
       let view = reports.views.view(row)
       runtime.logger.error("\(view.message)", metadata: ["row": "\(view.row)", "hint": "\(view.hint)"])
-      door.audit.record(setAside: view)
+      door.audit.record(damage: "store.set_aside", of: view.account, "\(view.row): \(view.message)")
     }
   }
 
@@ -125,7 +125,7 @@ public final class Broker {
     await journal.recordOlder(lost)
     guard let view = reports.views.olderView(lost) else { return }
     runtime.logger.error("\(view.message ?? "")", metadata: ["hint": "\(view.hint ?? "")"])
-    door.audit.record(older: view.message ?? "")
+    door.audit.record(damage: "store.older", view.message ?? "")
     // A refresh token that was used since is found at the first account, not at all of them at once.
     providers.refreshCautiously()
   }

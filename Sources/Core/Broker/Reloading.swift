@@ -70,9 +70,6 @@ final class Reloading: Piece {
     self.reloader = reloader
   }
 
-  /// The file, for people; nil: built-in defaults.
-  var path: String? { configuration.path }
-
   /// Replaces the configuration and records the change.
   func configure(_ new: BrokerConfiguration, for caller: Principal?) {
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
@@ -92,8 +89,6 @@ final class Reloading: Piece {
       listeners: edges.listeners.isEmpty ? nil : edges.listeners)
   }
 }
-
-// MARK: Methods
 
 extension BrokerReload: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -23,7 +23,6 @@ extension Keeper {
       }
     }
     var state = SharedStoreState(answers[1], machines, own: node.id)
-    state.clockOffset = .milliseconds(clockOffset ?? 0)
     state.isDeaf = connection.isDeaf
     state.isReplaced = row == nil
     let new = state

@@ -1,4 +1,5 @@
 public import Broker
+public import BrokerAPI
 import FoundationEssentials
 public import Grants
 public import OAuth
@@ -258,7 +259,7 @@ public final class PostgreSQLStore: Store {
     try await own.rebuild(from: rest, accounts: accounts.filter { names.accounts.contains($0.account) })
   }
 
-  public var sharing: SharedStoreView? { keeper.state.view }
+  public var sharing: BrokerStatus.SharingView? { keeper.state.view }
 
   public func close() async {
     // First: other machines are notified of the last commits, and may take the leases.

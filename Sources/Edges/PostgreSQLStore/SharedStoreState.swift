@@ -1,13 +1,15 @@
 import Broker
+import BrokerAPI
 import SQLite
 
 /// What the latest sign of life found, for `status` and `doctor`.
 struct SharedStoreState: Sendable {
   var failure: StoreError?
-  var machines: [SharedStoreView.Machine] = []
+  var machines: [BrokerStatus.MachineView] = []
   var leases = 0
   var warnings: [String] = []
-  var clockOffset: Duration?
+  /// Of machines whose clock differs.
+  var clockWarnings: [String] = []
   var isDeaf = false
   /// Another process registered this machine's node id.
   var isReplaced = false
@@ -40,27 +42,29 @@ struct SharedStoreState: Sendable {
         "standbys are asynchronous: a failover may lose the latest tokens, whose accounts then need a login")
     }
     leases = Int(row.count > 4 ? row[4].integer ?? 0 : 0)
-    machines = nodes.rows.map { row in
-      SharedStoreView.Machine(
-        id: row[0].text ?? "", name: row[1].text ?? "", version: row[2].text ?? "",
-        seen: .milliseconds(row[3].integer ?? 0), hasEnded: row[4].integer == 1, isOwn: row[0].text == own,
-        clockOffset: row[5].integer.map { .milliseconds($0) }, leases: Int(row[7].integer ?? 0))
+    for row in nodes.rows {
+      let (name, hasEnded) = (row[1].text ?? "", row[4].integer == 1)
+      let (seen, offset) = (row[3].integer ?? 0, row[5].integer)
+      machines.append(
+        .init(
+          node: row[0].text ?? "", name: name, version: row[2].text ?? "",
+          state: row[0].text == own ? "self" : hasEnded ? "stopped" : seen > Self.silence ? "silent" : "running",
+          seen_seconds: seen / 1000, clock_offset_seconds: offset.map { Double($0) / 1000 },
+          leases: Int(row[7].integer ?? 0)))
+      guard !hasEnded, let offset, !Self.tolerance.contains(offset) else { continue }
+      clockWarnings.append("the clock of \(name) differs from the database's by \(offset / 1000) s")
     }
   }
 
-  /// Clocks this far apart are reported: a login's time is compared between machines.
-  private static let tolerance = Duration.seconds(3)
+  /// A machine without a sign of life for this time is silent, in milliseconds.
+  private static let silence: Int64 = 15_000
+  /// Offsets of clocks beyond these are reported, in milliseconds: a login's time is compared between machines.
+  private static let tolerance: ClosedRange<Int64> = -3000...3000
 
-  var view: SharedStoreView {
+  var view: BrokerStatus.SharingView {
     var notices = warnings
     if isDeaf { notices.append("no notification arrives: changes of other machines are read each second") }
     if isReplaced { notices.append("another process uses this machine's node id: restart grantd here") }
-    for machine in machines {
-      guard !machine.hasEnded, let offset = machine.clockOffset, abs(offset) > Self.tolerance else { continue }
-      notices.append("the clock of \(machine.name) differs from the database's by \(offset.components.seconds) s")
-    }
-    return SharedStoreView(machines: machines, leases: leases, schema: Schema.version, warnings: notices)
+    return .init(machines: machines, leases: leases, schema: Schema.version, warnings: notices + clockWarnings)
   }
-
-  private func abs(_ duration: Duration) -> Duration { duration < .zero ? .zero - duration : duration }
 }

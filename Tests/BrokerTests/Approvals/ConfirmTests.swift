@@ -476,7 +476,7 @@ extension Rig {
 
 extension Broker {
   /// As though so many refreshes more were under way.
-  fileprivate func hold(_ count: Int) { engine.inFlight += count }
+  fileprivate func hold(_ count: Int) { engine.leases.inFlight += count }
 }
 
 /// Set once.

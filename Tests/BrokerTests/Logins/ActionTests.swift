@@ -283,7 +283,7 @@ import Testing
     let call = Task {
       try await rig.call(LoginContinue.self, .init(login_id: login.login_id, attributes: ["a": .string("b")])).state
     }
-    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+    #expect(await eventually { await rig.broker.logins.table.exchangesInFlight == 1 })
     rig.transport.release(.discovery)
     #expect(await stranger.value == .alreadyCompleted)
     #expect(try await call.value == .completed)

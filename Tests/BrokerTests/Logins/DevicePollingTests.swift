@@ -166,10 +166,10 @@ struct DevicePollingTests {
     let callback = Task { await rig.callBack(login).kind }
     #expect(await eventually { rig.transport.held(.token) == 2 })
     rig.transport.releaseOne(.token, last: !isDeviceFirst)
-    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+    #expect(await eventually { await rig.broker.logins.table.exchangesInFlight == 1 })
     rig.transport.release(.token)
     #expect(await callback.value == .completed)
-    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 0 })
+    #expect(await eventually { await rig.broker.logins.table.exchangesInFlight == 0 })
     #expect(rig.store.revocations.isEmpty && rig.store.grant("work") != nil)
   }
 
@@ -201,11 +201,11 @@ struct DevicePollingTests {
       let callback = Task { await rig.callBack(login).kind }
       #expect(await eventually { rig.transport.held(.token) == 2 })
       rig.transport.releaseOne(.token, last: moment == .after)
-      #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+      #expect(await eventually { await rig.broker.logins.table.exchangesInFlight == 1 })
       rig.transport.release(.token)
       #expect(await callback.value == .completed)
     }
-    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 0 })
+    #expect(await eventually { await rig.broker.logins.table.exchangesInFlight == 0 })
     #expect(try await rig.waitFor(login).state == .completed)
     #expect(try await rig.token("work").access_token == "work-a1")
     await rig.broker.trail.flush()

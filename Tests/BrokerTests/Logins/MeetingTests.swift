@@ -115,7 +115,7 @@ import Testing
         #expect(rig.store.token(name)?.accessToken == token.access_token.map { Secret($0) }, "seed \(seed)")
         #expect(await rig.broker.accounts[account(name)]?.intent == nil, "seed \(seed)")
       }
-      #expect(await eventually { await rig.broker.engine.inFlight == 0 }, "seed \(seed)")
+      #expect(await eventually { await rig.broker.engine.leases.inFlight == 0 }, "seed \(seed)")
       #expect(await !rig.broker.journal.isLocked, "seed \(seed)")
     }
   }

@@ -51,7 +51,7 @@ import Testing
     async throws
   {
     let rig = try await rig()
-    _ = await rig.broker.providers.metadata(of: provider("example"))
+    _ = await rig.broker.providers[provider("example")]?.currentMetadata()
     _ = try await check(rig)
     let asked = rig.transport.requests(.discovery).map(\.url.absoluteString)
     let metadata = "https://id.example/.well-known/oauth-authorization-server"

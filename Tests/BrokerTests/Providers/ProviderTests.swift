@@ -39,7 +39,7 @@ enum OAuthProviders {
     let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
     rig.transport.answer(.discovery, TokenServer.failing(.notSent))
     #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
-    for _ in 0..<5 { _ = await rig.broker.providers.metadata(of: provider("example")) }
+    for _ in 0..<5 { _ = await rig.broker.providers[provider("example")]?.currentMetadata() }
     #expect(rig.transport.count(.discovery) == 1)
     rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
     rig.clock.advance(.seconds(5))
@@ -82,7 +82,7 @@ enum OAuthProviders {
     rig.transport.hold(.discovery)
     rig.clock.advance(.seconds(100_000))
     #expect(try await rig.token("account-0").access_token == "account-0-a3")
-    _ = await rig.broker.providers.metadata(of: provider("example"))
+    _ = await rig.broker.providers[provider("example")]?.currentMetadata()
     #expect(await eventually { rig.transport.held(.discovery) == 1 })
     #expect(rig.transport.count(.discovery) == 2)
     rig.transport.release(.discovery)

@@ -56,7 +56,7 @@ import Testing
       rig.clock.advance(.seconds(301))
       _ = await rig.broker.tick()
       #expect(await eventually { requests(rig, "alice") == before + 1 })
-      #expect(await eventually { await rig.broker.engine.inFlight == 0 })
+      #expect(await eventually { await rig.broker.engine.leases.inFlight == 0 })
     }
     #expect(await eventually { (try? await rig.view("alice").state) == .loginRequired })
     let error = await #expect(throws: RPCError.self) { try await rig.token("alice") }
@@ -80,7 +80,7 @@ import Testing
       #expect(await rig.reason { try await rig.token("alice") } == .providerMisconfigured)
       rig.clock.advance(.seconds(301))
       _ = await rig.broker.tick()
-      #expect(await eventually { await rig.broker.engine.inFlight == 0 })
+      #expect(await eventually { await rig.broker.engine.leases.inFlight == 0 })
     }
     #expect(try await rig.view("alice").state == .actionRequired)
   }

@@ -102,7 +102,9 @@ extension Rig {
   /// Waits until the account has the tokens that it trades.
   fileprivate func isIdle(_ account: AccountName) async -> Bool {
     await eventually {
-      let (isFetching, underWay) = await (broker.engine.trades.fetching.contains(account), broker.engine.inFlight)
+      let (isFetching, underWay) = await (
+        broker.engine.trades.fetching.contains(account), broker.engine.leases.inFlight
+      )
       return !isFetching && underWay == 1
     }
   }

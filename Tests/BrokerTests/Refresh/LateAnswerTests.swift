@@ -239,7 +239,7 @@ import Testing
     // Each that ends frees its slot, if it had one: never more than four in addition to the late ones.
     rig.transport.release(.token)
     for caller in callers { _ = await caller.value }
-    #expect(await eventually { await rig.broker.engine.inFlight == 0 })
+    #expect(await eventually { await rig.broker.engine.leases.inFlight == 0 })
     #expect(await rig.broker.engine.leases.late.isEmpty)
     #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
     for name in names { #expect(rig.store.grant(name)?.refreshToken == Secret("\(name)-r2")) }

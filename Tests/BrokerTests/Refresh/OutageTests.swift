@@ -165,6 +165,6 @@ import Testing
 extension Rig {
   /// Waits until nothing is under way and the clockwork sleeps, alone.
   func clockworkRests() async -> Bool {
-    await eventually { await broker.engine.inFlight == 0 && clock.sleepers == 1 }
+    await eventually { await broker.engine.leases.inFlight == 0 && clock.sleepers == 1 }
   }
 }

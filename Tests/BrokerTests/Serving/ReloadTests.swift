@@ -47,7 +47,8 @@ import Testing
     rig.transport.release(.discovery)
     _ = try? await caller.value
     await settle()
-    let known = try await rig.broker.providers.metadata(of: provider("example")).get()
+    let connection = try #require(await rig.broker.providers[provider("example")])
+    let known = try await connection.currentMetadata().get()
     #expect(known.endpoints[.token]?.absoluteString == "https://new.example/token")
   }
 

@@ -192,6 +192,6 @@ extension RPCError {
 extension Rig {
   /// Whether every refresh comes to its end.
   func isQuiet() async -> Bool {
-    await eventually { await broker.engine.inFlight == 0 }
+    await eventually { await broker.engine.leases.inFlight == 0 }
   }
 }

@@ -85,9 +85,6 @@ extension Accounts {
     }
   }
 
-  /// What should be on disk of the account.
-  func packed(_ account: AccountName) -> (any PackedAccount)? { table.packed(account) }
-
   /// What should be on disk of all accounts.
   func packed() async -> [any PackedAccount] {
     var all: [any PackedAccount] = []

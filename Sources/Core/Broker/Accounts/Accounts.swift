@@ -163,11 +163,8 @@ final class Accounts: Piece {
     publish(account)
     waiters.wake(.account(account))
     wakeScheduler()
-    conditionChanged()
+    runtime.summary.changed()
   }
-
-  /// Something that many accounts' states depend on is another: a provider's condition, the store's.
-  func conditionChanged() { runtime.summary.changed() }
 
   /// How many accounts are in each state.
   ///
@@ -248,8 +245,10 @@ final class Accounts: Piece {
     touched.insert(account)
     wakeScheduler()
     reportEnd(of: grant)
-    if let view = view(unreadable: grant) { audit.record(setAside: view) }
-    conditionChanged()
+    if let view = view(unreadable: grant) {
+      audit.record(damage: "store.set_aside", of: view.account, "\(view.row): \(view.message)")
+    }
+    runtime.summary.changed()
   }
 
   // MARK: The clock

@@ -12,7 +12,6 @@ final class DeclaredAccounts: Piece {
   private let providers: ProviderDirectory
   private let journal: Journal
   private let revocations: Revocations
-  /// The active definitions.
   private var definitions: [AccountName: DeclaredAccount] = [:]
   /// The accounts that the next configuration does not change, determined for the definitions with that number.
   private var unchanged: (number: Int, names: Set<AccountName>)?

@@ -172,8 +172,6 @@ final class Imports: Piece {
   }
 }
 
-// MARK: Methods
-
 extension AccountImport: RPCHandler {
   static var subject: Subject<Params, AccountName> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -43,12 +43,7 @@ final class Repairs: Piece {
   private static let listing = "List the rows that cannot be read with `grantctl repair`."
 
   private func remove(_ row: RowName) async throws(RPCError) {
-    let isRemoved: Bool
-    do throws(StoreError) {
-      isRemoved = try await journal.store.discard(row)
-    } catch {
-      throw storeError(error)
-    }
+    let isRemoved = try await stored { () async throws(StoreError) in try await journal.store.discard(row) }
     guard isRemoved else { throw .invalidParams("row \(row) is not one that cannot be read", hint: Self.listing) }
     journal.removeSetAside(row)
     logger.notice("removed row \(row), which could not be read")
@@ -62,29 +57,20 @@ final class Repairs: Piece {
     guard grant.isUnreadable else {
       throw .invalidParams("account \(account) can be read", hint: Self.listing)
     }
-    let saved: SavedGrant?
-    do throws(StoreError) {
-      saved = try await journal.store.salvage(account)
-    } catch {
-      throw storeError(error)
-    }
+    let saved = try await stored { () async throws(StoreError) in try await journal.store.salvage(account) }
     guard let saved, accounts.providers[saved.provider] != nil else {
       throw RPCError(
         .loginRequired, "account \(account) cannot be repaired: its refresh token or its provider cannot be read",
         hint: accounts.loginHint(grant.saved))
     }
-    do throws(StoreError) {
+    try await stored { () async throws(StoreError) in
       try await journal.commit([.putGrant(saved), .removeTokens(account), .removeIntent(account)])
-    } catch {
-      throw storeError(error)
     }
     accounts[account] = Grant(saved: saved, token: nil, jitter: system.jitter())
     accounts.changed(account)
     logger.notice("repaired account \(account)", metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
   }
 }
-
-// MARK: Methods
 
 extension StoreRepair: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -115,16 +115,14 @@ extension Approvals {
       policy.allows(.manage, method: ReleaseRevoke.name, account: question.account, caller: caller)
     }
     guard let word else { return false }
-    var entry = AuditEntry(
-      action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller))
-    entry.detail = "\(word.question.method) to \(PendingReleases.words(for: word.caller))"
+    let entry = AuditEntry(
+      action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller),
+      detail: "\(word.question.method) to \(PendingReleases.words(for: word.caller))")
     audit.record(entry, pid: caller.pid)
     logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(word.question.account)"])
     return true
   }
 }
-
-// MARK: Methods
 
 extension ReleaseList: RPCHandler {
   static var subject: Subject<Params, Void> { .someAccount }

@@ -22,7 +22,6 @@ final class Approvals: Piece {
     self.audit = audit
   }
 
-  /// A new policy is active.
   func policyChanged() {
     releases.clearApprovals()
     wakeAll()

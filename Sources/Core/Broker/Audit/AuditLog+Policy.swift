@@ -12,9 +12,9 @@ extension AuditLog {
     guard configuration.audit.isEnabled else {
       return logger.notice("[audit] is turned off: nothing is recorded of who gets what")
     }
-    var entry = AuditEntry(action: .policy, method: Self.startMethod, who: .init(uid: nil))
-    entry.detail = Self.words(configuration)
-    record(entry)
+    record(
+      AuditEntry(
+        action: .policy, method: Self.startMethod, who: .init(uid: nil), detail: Self.words(configuration)))
   }
 
   func reloadFailed(for caller: Principal?, _ error: RPCError) {
@@ -27,13 +27,11 @@ extension AuditLog {
 
   /// What of the policy is another after a reload.
   func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Principal?) -> AuditEntry {
-    var entry = AuditEntry(
-      action: .policy, method: BrokerReload.name, who: caller.map { AuditCaller($0) } ?? .init(uid: nil))
     let changes = Self.changes(from: old, to: new)
-    entry.detail =
-      (changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))")
-      + "; \(Self.words(new))"
-    return entry
+    let change = changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))"
+    return AuditEntry(
+      action: .policy, method: BrokerReload.name, who: caller.map { AuditCaller($0) } ?? .init(uid: nil),
+      detail: "\(change); \(Self.words(new))")
   }
 
   /// `12 rules, policy 8c1f20d6a94be377`.

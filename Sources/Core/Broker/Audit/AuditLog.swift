@@ -7,7 +7,7 @@ import Principals
 /// What goes into the audit trail, and who may read it.
 final class AuditLog: Sendable {
   let trail: AuditTrail
-  private let cache: TokenCache
+  let cache: TokenCache
   private let system: SystemDependencies
   let logger: Logger
 
@@ -48,9 +48,6 @@ final class AuditLog: Sendable {
     cache.inForce.permission(caller, access, method, account)?.rule
   }
 
-  /// Whether there is an account of that name.
-  func knows(_ account: String) -> Bool { cache.knows(account) }
-
   func begin() async {
     guard let store = trail.store else { return }
     do throws(StoreError) {
@@ -75,26 +72,20 @@ final class AuditLog: Sendable {
     switch result {
     case .success(let value):
       guard let action, M.name != BrokerReload.name else { return }
-      var entry = AuditEntry(action: action, method: name, account: account, who: who)
-      if let token = value as? any Releasing {
-        entry.provider = token.releasedProvider
-        entry.scopes = token.releasedScopes
-        entry.generation = token.releasedGeneration
-      }
-      entry.rule = rule
-      entry.detail = detail
+      let token = value as? any Releasing
+      let entry = AuditEntry(
+        action: action, method: name, account: account, who: who, provider: token?.releasedProvider,
+        scopes: token?.releasedScopes ?? [], generation: token?.releasedGeneration, rule: rule, detail: detail)
       record(entry, by: caller)
     case .failure(let error):
       // A request that could not be parsed did nothing.
       guard let reason = error.reason else { return }
       let isRefusal = reason == .notPermitted || reason == .rateLimited
       guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
-      var entry = AuditEntry(
+      let entry = AuditEntry(
         action: action ?? Self.refusalAction(of: method), method: name,
-        account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
-        who: who,
-        result: reason.rawValue)
-      entry.detail = detail
+        account: account.flatMap { AccountName(rawValue: $0)?.rawValue }, who: who, result: reason.rawValue,
+        detail: detail)
       record(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
     }
   }
@@ -152,36 +143,28 @@ final class AuditLog: Sendable {
   }
 
   func record(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil) {
-    var entry = AuditEntry(
-      action: .login, method: type.rawValue, account: login.account.rawValue,
-      who: .init(uid: login.uid), result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok)
-    entry.provider = login.provider.rawValue
     // A failed request granted no scopes, and the caller can invent the requested ones.
-    if error == nil { entry.scopes = login.scopes }
+    let scopes = error == nil ? login.scopes : []
+    let entry = AuditEntry(
+      action: .login, method: type.rawValue, account: login.account.rawValue, who: .init(uid: login.uid),
+      result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok, provider: login.provider.rawValue,
+      scopes: scopes)
     record(entry, isReal: cache.knows(login.account.rawValue))
   }
 
   /// The provider ended a session or a grant without a caller.
   func record(ended account: AccountName, at provider: ProviderName, by what: String) {
-    var entry = AuditEntry(action: .logout, method: what, account: account.rawValue, who: .init(uid: nil))
-    entry.provider = provider.rawValue
-    trail.record(entry)
+    trail.record(
+      AuditEntry(
+        action: .logout, method: what, account: account.rawValue, who: .init(uid: nil), provider: provider.rawValue))
   }
 
-  /// A start found a row on disk that cannot be read.
-  func record(setAside view: BrokerStatus.SetAsideView) {
-    var entry = AuditEntry(action: .admin, method: "store.set_aside", account: view.account, who: .init(uid: nil))
-    entry.result = ErrorReason.storeFailure.rawValue
-    entry.detail = "\(view.row): \(view.message)"
-    trail.record(entry)
-  }
-
-  /// A start found that the database lacks commits of earlier runs.
-  func record(older message: String) {
-    var entry = AuditEntry(action: .admin, method: "store.older", who: .init(uid: nil))
-    entry.result = ErrorReason.storeFailure.rawValue
-    entry.detail = message
-    trail.record(entry)
+  /// A row on disk cannot be read (`store.set_aside`), or the database lacks commits of earlier runs (`store.older`).
+  func record(damage method: String, of account: String? = nil, _ detail: String) {
+    trail.record(
+      AuditEntry(
+        action: .admin, method: method, account: account, who: .init(uid: nil),
+        result: ErrorReason.storeFailure.rawValue, detail: detail))
   }
 
   /// Actions of one request on many accounts: one record for each, so that each trail has it. Very many are saved in

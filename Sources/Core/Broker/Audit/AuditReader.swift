@@ -38,12 +38,7 @@ final class AuditReader {
     question.until = try moment(params.until, "until")
     question.before = params.before
     await audit.trail.flush()
-    let records: [AuditRecord]
-    do throws(StoreError) {
-      records = try await store.read(question)
-    } catch {
-      throw storeError(error)
-    }
+    let records = try await stored { () async throws(StoreError) in try await store.read(question) }
     return page(records, limit: limit, for: caller)
   }
 
@@ -84,8 +79,6 @@ extension AuditList.Line {
       result: entry.result, detail: entry.detail, parent: who.parent)
   }
 }
-
-// MARK: Methods
 
 extension AuditList: RPCHandler {
   static var subject: Subject<Params, Void> { .someAccount }

@@ -10,7 +10,7 @@ public struct AuditEntry: Sendable, Hashable {
   public var provider: String?
   public var who: AuditCaller
   /// Those of the token that was released.
-  public var scopes: [String] = []
+  public var scopes: [String]
   /// The token that was released.
   public var generation: Int64?
   /// What allowed it; nil: no rule was needed, or none did.
@@ -24,12 +24,21 @@ public struct AuditEntry: Sendable, Hashable {
   /// The socket did not deliver the value, regardless of the broker's answer.
   public static let notDelivered = "not_delivered"
 
-  public init(action: AuditAction, method: String, account: String? = nil, who: AuditCaller, result: String = ok) {
+  public init(
+    action: AuditAction, method: String, account: String? = nil, who: AuditCaller, result: String = ok,
+    provider: String? = nil, scopes: [String] = [], generation: Int64? = nil, rule: String? = nil,
+    detail: String? = nil
+  ) {
     self.action = action
     self.method = method
     self.account = account
     self.who = who
     self.result = result
+    self.provider = provider
+    self.scopes = scopes
+    self.generation = generation
+    self.rule = rule
+    self.detail = detail
   }
 
   /// The results that are refusals, and that of an undelivered value.

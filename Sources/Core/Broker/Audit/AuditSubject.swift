@@ -55,8 +55,8 @@ extension AuditEntry {
   /// Counts the refusals beyond the refuser's budget.
   init(moreRefusalsOf refuser: AuditSubject) {
     self.init(
-      action: .admin, method: Self.severalMethods, who: refuser.who, result: ErrorReason.notPermitted.rawValue)
-    detail = "more refusals of \(refuser.name), beyond those recorded one by one"
+      action: .admin, method: Self.severalMethods, who: refuser.who, result: ErrorReason.notPermitted.rawValue,
+      detail: "more refusals of \(refuser.name), beyond those recorded one by one")
   }
 
   /// The same by any program of the user.

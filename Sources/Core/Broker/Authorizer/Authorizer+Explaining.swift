@@ -87,8 +87,6 @@ extension Authorizer {
   }
 }
 
-// MARK: Methods
-
 extension PolicyExplain: RPCHandler {
   nonisolated static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.door.authorizer.explain(call.params, caller: call.caller)

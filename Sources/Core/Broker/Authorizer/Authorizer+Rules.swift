@@ -26,8 +26,6 @@ extension PolicyRules.Rule {
   }
 }
 
-// MARK: Methods
-
 extension PolicyRules: RPCHandler {
   static var subject: Subject<Params, AccountName> { .account { $0.account } }
   // Long rules and documents delay no other caller.

@@ -39,7 +39,6 @@ final class PolicyInForce: Sendable {
   init(_ policy: Policy) { state = Mutex(State(policy: policy)) }
 
   var policy: Policy { state.withLock { $0.policy } }
-  /// Whether releases are held.
   var isHeld: Bool { state.withLock { $0.isHeld } }
   var epoch: UInt64 { changes.load(ordering: .acquiring) }
 

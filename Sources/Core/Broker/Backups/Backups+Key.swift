@@ -55,8 +55,6 @@ extension Backups {
     """
 }
 
-// MARK: Methods
-
 extension StoreRotateKey: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.backups.rotateKey()

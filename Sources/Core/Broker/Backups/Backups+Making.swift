@@ -75,22 +75,16 @@ extension Backups {
   /// Without the token's number: a backup releases the grant, and one per hour is one record.
   private func released(_ grant: SavedGrant, to caller: Principal) -> AuditEntry {
     let account = grant.account.rawValue
-    var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
-    entry.provider = grant.provider.rawValue
-    entry.scopes = grant.grantedScopes
-    entry.rule = audit.rule(.use, StoreBackup.name, account, caller)
-    return entry
+    return AuditEntry(
+      action: .release, method: StoreBackup.name, account: account, who: .init(caller),
+      provider: grant.provider.rawValue, scopes: grant.grantedScopes,
+      rule: audit.rule(.use, StoreBackup.name, account, caller))
   }
 
   /// The stored state at one moment, without this machine's own data.
   private func wholeBackup() async throws(RPCError) -> Backup {
     if let failure = journal.failure { throw storeError(failure) }
-    var state: StoredState
-    do throws(StoreError) {
-      state = try await journal.store.load()
-    } catch {
-      throw storeError(error)
-    }
+    var state = try await stored { () async throws(StoreError) in try await journal.store.load() }
     state.logins = []
     state.values = [:]
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
@@ -212,8 +206,6 @@ extension Backups {
     }
   }
 }
-
-// MARK: Methods
 
 extension StoreBackup: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -113,11 +113,10 @@ extension Backups {
   }
 
   private func restored(_ account: String, _ detail: String, by caller: Principal) -> AuditEntry {
-    var entry = AuditEntry(action: .admin, method: StoreRestoreApply.name, account: account, who: .init(caller))
-    entry.provider = AccountName(rawValue: account).flatMap { accounts[$0]?.saved.provider.rawValue }
-    entry.rule = audit.rule(.manage, StoreRestoreApply.name, account, caller)
-    entry.detail = detail
-    return entry
+    AuditEntry(
+      action: .admin, method: StoreRestoreApply.name, account: account, who: .init(caller),
+      provider: AccountName(rawValue: account).flatMap { accounts[$0]?.saved.provider.rawValue },
+      rule: audit.rule(.manage, StoreRestoreApply.name, account, caller), detail: detail)
   }
 
   // MARK: Applying
@@ -284,8 +283,6 @@ extension Backups {
     }
   }
 }
-
-// MARK: Methods
 
 extension StoreRestore: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -36,7 +36,6 @@ final class Backups: Piece {
     self.administration = administration
   }
 
-  /// A new policy is active.
   func policyChanged() { transfers.removeOutgoing() }
 
   func tick() { transfers.removeIdle(at: uptime) }

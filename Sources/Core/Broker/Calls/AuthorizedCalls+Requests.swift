@@ -182,8 +182,6 @@ extension AuthorizedCalls {
   }
 }
 
-// MARK: Methods
-
 extension AccountSessions: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.calls.sessions(call.account, call.params, call.permission)

@@ -81,9 +81,9 @@ extension AuthorizedCalls {
 
   /// It is a release of the actor's token as well.
   private func auditActor(_ actor: AccountName, for subject: String, _ caller: Principal) {
-    var entry = AuditEntry(action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller))
-    entry.provider = accounts[actor]?.saved.provider.rawValue
-    entry.detail = "as the actor for \(subject)"
+    let entry = AuditEntry(
+      action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller),
+      provider: accounts[actor]?.saved.provider.rawValue, detail: "as the actor for \(subject)")
     audit.record(entry, pid: caller.pid, isReal: true)
   }
 
@@ -193,8 +193,6 @@ extension AuthorizedCalls {
     }
   }
 }
-
-// MARK: Methods
 
 extension TokenExchange: ReleaseHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -77,11 +77,7 @@ final class AuthorizedCalls: Piece {
       target = .init(
         connection: connection, provider: connection.provider, settings: connection.settings,
         metadata: ServerMetadata(issuer: ""))
-    case .metadata:
-      switch await providers.endpoints(of: name) {
-      case .success(let endpoints): target = endpoints
-      case .failure(let failure): throw providers.error(failure, at: name)
-      }
+    case .metadata: target = try await providers.endpoints(of: name, with: nil)
     case .endpoint(let endpoint): target = try await providers.endpoints(of: name, with: endpoint)
     }
     try checkUnmoved(question)

@@ -85,15 +85,10 @@ final class TokenChecks: Piece {
   ) async -> Result<Output, ProviderFailure>? {
     guard let grant = accounts[account], let token = grant.token,
       providers.isOwn(token.issuedAt, of: grant.saved.provider),
-      let target = await target(of: grant.saved.provider, endpoint),
+      let target = try? await providers.endpoints(of: grant.saved.provider, with: endpoint),
       accounts[account]?.token?.accessToken == token.accessToken, providers.isCurrent(target)
     else { return nil }
     return try? await outcome(step(token, grant.saved, target), target, in: nil, until: deadline)
-  }
-
-  private func target(of name: ProviderName, _ endpoint: Endpoint?) async -> ProviderEndpoints? {
-    if let endpoint { return try? await providers.endpoints(of: name, with: endpoint) }
-    return try? await providers.endpoints(of: name).get()
   }
 
   /// UserInfo of OpenID Connect refuses every token without the scope `openid` (Core §5.3).
@@ -110,15 +105,12 @@ extension Piece {
   func outcome<Output: Sendable>(
     _ step: Step<Output>, _ target: ProviderEndpoints, in place: ProviderCallLimiter.Permit?, until deadline: Duration
   ) async throws(RPCError) -> Result<Output, ProviderFailure> {
-    let key = waiters.newWork()
     let box = Answer<Output>()
-    Task {
+    await waiters.run(until: deadline) {
       let result = await target.connection.converse(step, for: .callers)
       place?.release()
       box.result = result
-      waiters.wake(key)
     }
-    await wait(for: key, until: deadline)
     guard let result = box.result else {
       let name = target.provider.name
       throw RPCError(

@@ -109,8 +109,6 @@ final class Events {
   }
 }
 
-// MARK: Methods
-
 extension EventsSubscribe: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try broker.runtime.events.subscribe(call.params, session: call.session)

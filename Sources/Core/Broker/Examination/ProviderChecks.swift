@@ -86,8 +86,6 @@ extension ProviderExaminer {
   }
 }
 
-// MARK: Methods
-
 extension ProviderCheck: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.checks.check(call.params, caller: call.caller)

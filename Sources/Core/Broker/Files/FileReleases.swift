@@ -276,14 +276,10 @@ final class FileReleases: Piece {
   var present: [String] { kept.filter { $0.value.isThere }.map(\.key.path).sorted() }
 
   private func released(_ token: TokenGet.Result, _ file: TokenFile, _ permission: Permission) {
-    var entry = AuditEntry(
+    let entry = AuditEntry(
       action: file.kind == .idToken ? .idToken : .release, method: Self.method, account: file.account.rawValue,
-      who: .init(file.caller))
-    entry.detail = file.name
-    entry.scopes = token.scope
-    entry.generation = token.generation
-    entry.provider = token.provider
-    entry.rule = permission.rule
+      who: .init(file.caller), provider: token.provider, scopes: token.scope, generation: token.generation,
+      rule: permission.rule, detail: file.name)
     audit.record(entry, by: file.caller, isReal: true)
     requests.answered(Self.method, .success(()))
     emit(
@@ -293,12 +289,10 @@ final class FileReleases: Piece {
   }
 
   private func refused(_ error: RPCError, _ file: TokenFile) {
-    var entry = AuditEntry(
+    let entry = AuditEntry(
       action: file.kind == .idToken ? .idToken : .release, method: Self.method, account: file.account.rawValue,
-      who: .init(file.caller))
-    entry.detail = file.name
-    entry.result = (error.reason ?? .storeFailure).rawValue
-    audit.record(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
+      who: .init(file.caller), result: (error.reason ?? .storeFailure).rawValue, detail: file.name)
+    audit.record(entry, by: file.caller, isReal: accounts.cache.knows(file.account.rawValue))
     requests.answered(Self.method, Result<Void, RPCError>.failure(error))
     logger.warning(
       "token file \(file.name) of account \(file.account): \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])

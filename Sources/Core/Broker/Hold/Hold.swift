@@ -36,7 +36,8 @@ final class Hold: Piece {
   private let approvals: Approvals
   private let files: FileReleases
   private var record: Record?
-  private var keyLock: (any KeyLock)?
+  /// The lock of this user's broker; without it there is only the hold.
+  var keyLock: (any KeyLock)?
   private var isLocking = false
 
   init(
@@ -54,9 +55,6 @@ final class Hold: Piece {
     record = journal.values[Self.recordKey].flatMap(Record.init)
     if record != nil { authorizer.inForce.hold(true) }
   }
-
-  /// The lock of this user's broker; without it there is only the hold.
-  func locks(with keyLock: any KeyLock) { self.keyLock = keyLock }
 
   var view: BrokerStatus.HoldView? {
     record.map { .init(since: $0.since, uid: Int64($0.uid), hint: Self.hint) }
@@ -116,8 +114,6 @@ final class Hold: Piece {
     return files.present.map { "token file \($0) could not be removed" }
   }
 }
-
-// MARK: Methods
 
 extension BrokerLock: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -217,7 +217,6 @@ final class Journal: Piece {
   /// When the commit began that has been under way for longest, since boot.
   var oldestCommit: Duration? { commits.begun.values.min() }
 
-  /// The wall clock was set.
   func clockStepped(by step: Duration) { outage = outage.map { ($0.failure, since: $0.since + step) } }
 
   // MARK: Accounts that are newer in memory

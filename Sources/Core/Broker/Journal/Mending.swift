@@ -8,7 +8,6 @@ extension Journal {
       case rebuilding
     }
 
-    /// The recovery is under way.
     var recovery: Recovery?
     private var delays = Limit.mendingDelays[...]
     /// The next try waits for nothing.

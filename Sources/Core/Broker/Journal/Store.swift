@@ -1,3 +1,4 @@
+public import BrokerAPI
 public import Grants
 
 /// The broker's stored state: owned by one process, or shared by several brokers.
@@ -107,7 +108,7 @@ public protocol Store: Sendable {
   var changesElsewhere: AsyncStream<ChangesElsewhere>? { get }
 
   /// The machines that share the store; nil: it has one owner.
-  var sharing: SharedStoreView? { get }
+  var sharing: BrokerStatus.SharingView? { get }
 
   /// Whether the database still exists and is the opened one; writes nothing. Data written into a removed database file
   /// are lost at the next start.
@@ -214,7 +215,7 @@ extension Store {
 
   public var changesElsewhere: AsyncStream<ChangesElsewhere>? { nil }
 
-  public var sharing: SharedStoreView? { nil }
+  public var sharing: BrokerStatus.SharingView? { nil }
 
   public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
     try await read([account]).first

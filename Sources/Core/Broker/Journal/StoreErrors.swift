@@ -66,4 +66,10 @@ extension StoreError {
   }
 }
 
+/// Translates an error of the store for the caller of a method.
+@BrokerActor
+func stored<Output: Sendable>(_ work: () async throws(StoreError) -> Output) async throws(RPCError) -> Output {
+  do throws(StoreError) { return try await work() } catch { throw storeError(error) }
+}
+
 func storeError(_ error: StoreError) -> RPCError { RPCError(.storeFailure, error.message, hint: error.hint) }

@@ -16,7 +16,7 @@ struct LoginTable {
   /// Logins that are about to start, and that others join.
   var starting: [LoginStarting.Key: LoginStarting.Work] = [:]
 
-  /// Exchanges whose answer may hold tokens.
+  /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
 
   /// - Parameter key: 256 random bits of this process.

@@ -51,8 +51,8 @@ extension Logins {
     let name = login.saved.provider
     guard providers[name] != nil else { throw providers.error(gone(name), at: name) }
     table[login.saved.id]?.phase = .exchanging
-    exchangesInFlight += 1
-    defer { exchangesInFlight -= 1 }
+    table.exchangesInFlight += 1
+    defer { table.exchangesInFlight -= 1 }
     if let error = await resume(login.saved, input) { throw error }
     guard let login = table[login.saved.id] else { throw RPCError(.unknownLogin, "no such login") }
     return try result(of: login) ?? pending(login)
@@ -136,8 +136,6 @@ extension SessionView {
       online: session.isOnline, current: session.isCurrent, last: session.lastUsed)
   }
 }
-
-// MARK: Methods
 
 extension LoginContinue: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -40,8 +40,8 @@ extension Logins {
       return max(asked, DevicePoll.afterSilence(interval: device.interval, failures: failures))
     }
     // A restart waits for an answer that may hold the tokens.
-    exchangesInFlight += 1
-    defer { exchangesInFlight -= 1 }
+    table.exchangesInFlight += 1
+    defer { table.exchangesInFlight -= 1 }
     let target: ProviderEndpoints
     switch await providers.endpoints(of: login.provider) {
     case .success(let known): target = known

@@ -39,8 +39,8 @@ extension Logins {
       uid: try caller.owner(), startedAt: now, expiresAt: now + provider.authorizationTraits.lifetime,
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account).raw : nil)
     // A restart waits for an answer that may hold the tokens.
-    exchangesInFlight += 1
-    defer { exchangesInFlight -= 1 }
+    table.exchangesInFlight += 1
+    defer { table.exchangesInFlight -= 1 }
     let sentAt = uptime
     let step = provider.exchange(
       username: params.username, password: Secret(params.password.exposed), login: login, metadata: target.metadata)
@@ -63,8 +63,6 @@ extension Logins {
     return accounts.view(grant)
   }
 }
-
-// MARK: Methods
 
 extension LoginPassword: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }

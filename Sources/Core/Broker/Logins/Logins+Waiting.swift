@@ -185,8 +185,6 @@ extension Logins {
   }
 }
 
-// MARK: Methods
-
 extension LoginWait: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.logins.waitForLogin(call.params, caller: call.caller, session: call.session)

@@ -38,12 +38,6 @@ final class Logins: Piece {
     table = LoginTable(key: Secret(runtime.clock.system.token(bytes: 32)))
   }
 
-  /// Exchanges whose answer may hold tokens: a stop waits for them.
-  var exchangesInFlight: Int {
-    get { table.exchangesInFlight }
-    set { table.exchangesInFlight = newValue }
-  }
-
   /// Takes over those that were loaded. Of a store that several brokers share, only those of earlier runs of this one.
   func takeOver(_ logins: [SavedLogin]) async {
     for var login in logins {
@@ -78,7 +72,6 @@ final class Logins: Piece {
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     for id in Array(table.ids) { table[id]?.clockStepped(by: step) }
   }

@@ -109,10 +109,10 @@ final class Logouts: Piece {
 
   /// Tries them in their order, and tells as much of it as is known in time.
   private func revoke(_ pending: [PendingRevocation], of name: ProviderName) async -> [AccountLogout.Step] {
+    guard !pending.isEmpty else { return [] }
     let endsAll = providers[name]?.provider.revocationTraits.scope == .client
-    let key = waiters.newWork()
     let results = RevocationResults()
-    Task {
+    await waiters.run(until: uptime + Limit.logoutWait) { [revocations] in
       for revocation in pending {
         if endsAll, results.steps.last?.result == "done" {
           await revocations.drop(revocation)
@@ -121,9 +121,7 @@ final class Logouts: Piece {
           results.steps.append(await revocations.revoke(revocation))
         }
       }
-      waiters.wake(key)
     }
-    if !pending.isEmpty { await wait(for: key, until: uptime + Limit.logoutWait) }
     return results.steps
       + pending.dropFirst(results.steps.count).map {
         .init(step: "revoke_\($0.hint)", result: "queued", message: "the provider has not answered yet")
@@ -136,8 +134,6 @@ final class Logouts: Piece {
 private final class RevocationResults {
   var steps: [AccountLogout.Step] = []
 }
-
-// MARK: Methods
 
 extension AccountLogout: RPCHandler {
   static var subject: Subject<Params, AccountName> { .account { $0.account } }

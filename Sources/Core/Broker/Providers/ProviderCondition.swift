@@ -14,7 +14,9 @@ enum ProviderCondition: Equatable {
 
 extension ProviderConnection {
   var condition: ProviderCondition {
-    if let failure = suspended, let suspension { return .suspended(failure, until: suspension.until) }
+    if let failure = suspended, let suspension = history.suspension {
+      return .suspended(failure, until: suspension.until)
+    }
     if let rest = history.clientRefusals.rest(at: now) { return .suspended(rest.failure, until: rest.until) }
     switch gate.circuit.state {
     case .closed: return .ok

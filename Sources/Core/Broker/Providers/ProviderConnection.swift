@@ -59,11 +59,6 @@ final class ProviderConnection: Piece {
     var narrowingResult = NarrowingResult.unknown
   }
 
-  var suspension: (failure: FailureRecord, until: Timestamp)? {
-    get { history.suspension }
-    set { history.suspension = newValue }
-  }
-
   struct Fetched<Value: Sendable>: Sendable {
     var value: Value
     var at: Timestamp
@@ -129,7 +124,7 @@ final class ProviderConnection: Piece {
   ///
   /// - Parameter isRefresh: it took a refresh token, which shows that refreshes of others could succeed.
   func works(isRefresh: Bool) {
-    suspension = nil
+    history.suspension = nil
     history.clientRefusals = ClientRefusals()
     if isRefresh {
       history.lastSuccess = now
@@ -155,13 +150,14 @@ final class ProviderConnection: Piece {
 
   /// Why its refreshes rest now, if they do. A rest longer than any is from before the clock was set back.
   var suspended: FailureRecord? {
-    guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
+    guard let suspension = history.suspension, suspension.until > now, suspension.until - now <= Limit.suspension
+    else { return nil }
     return suspension.failure
   }
 
   /// A permitted caller requests an attempt now.
   func release() {
-    suspension = nil
+    history.suspension = nil
     history.clientRefusals.until = nil
     gate.limit.release(at: uptime)
     recheck()
@@ -170,7 +166,7 @@ final class ProviderConnection: Piece {
   /// The network is back, the machine woke up, or its clock was set.
   func recheck() {
     // Those of a portal before the network are no longer there.
-    if hasWrongMetadata { suspension = nil }
+    if hasWrongMetadata { history.suspension = nil }
     metadata.failure = nil
     keys.failedAt = nil
     gate.recheck(at: uptime)
@@ -178,7 +174,6 @@ final class ProviderConnection: Piece {
 
   // MARK: Clocks
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     metadata.known?.moves(by: step)
     keys.known?.moves(by: step)
@@ -186,7 +181,7 @@ final class ProviderConnection: Piece {
     keys.refetchedAt = nil
     keys.failedAt = nil
     // A client that proves itself with the time may have been refused for that.
-    suspension = nil
+    history.suspension = nil
     history.clientRefusals = ClientRefusals()
     history.lastSuccess = nil
     observed.skew = nil
@@ -212,7 +207,6 @@ final class ProviderConnection: Piece {
 
   // MARK: Requests
 
-  /// The connections for a use.
   func pool(_ use: ConnectionPool.Use) -> ConnectionPool {
     let size =
       switch use {

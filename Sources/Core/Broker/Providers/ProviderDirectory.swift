@@ -82,7 +82,6 @@ final class ProviderDirectory: Piece {
     }
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) {
     for connection in connections.values { connection.clockStepped(by: step) }
     for name in Array(issuers.keys) { issuers[name]?.clockStepped(by: step) }
@@ -111,11 +110,6 @@ final class ProviderDirectory: Piece {
 
   // MARK: By name
 
-  func metadata(of name: ProviderName) async -> Result<ServerMetadata, ProviderFailure> {
-    guard let connection = connections[name] else { return .failure(gone(name)) }
-    return await connection.currentMetadata()
-  }
-
   /// The provider and its metadata, both of the settings of now: a reload may come while metadata are waited for.
   func endpoints(of name: ProviderName) async -> Result<ProviderEndpoints, ProviderFailure> {
     for _ in 0..<Limit.conflicts {
@@ -128,11 +122,11 @@ final class ProviderDirectory: Piece {
     return .failure(.notSent(message: "the configuration changes while the provider is asked"))
   }
 
-  /// The same, once the metadata name the endpoint; `unsupported_by_provider` where they do not.
-  func endpoints(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ProviderEndpoints {
+  /// The same, once the metadata name the endpoint; `unsupported_by_provider` where they do not. Nil: any metadata.
+  func endpoints(of name: ProviderName, with endpoint: Endpoint?) async throws(RPCError) -> ProviderEndpoints {
     switch await endpoints(of: name) {
     case .success(let endpoints):
-      try demand(endpoint, of: endpoints.metadata, endpoints.provider)
+      if let endpoint { try demand(endpoint, of: endpoints.metadata, endpoints.provider) }
       return endpoints
     case .failure(let failure): throw error(failure, at: name)
     }

@@ -214,11 +214,7 @@ final class Registrations: Piece {
       let connection = providers[name] ?? registrar?.provider(registration).map(providers.connection(to:))
     else { throw providers.unknown(params.provider) }
     let step = await remove(registration, over: connection)
-    do throws(StoreError) {
-      try await journal.commit([.removeRegistration(name)])
-    } catch {
-      throw storeError(error)
-    }
+    try await stored { () async throws(StoreError) in try await journal.commit([.removeRegistration(name)]) }
     saved[name] = nil
     if !configured.contains(name) { providers.remove(name) }
     return .init(steps: [step, .init(step: "forget", result: "done")])
@@ -351,8 +347,6 @@ final class Registrations: Piece {
     }
   }
 }
-
-// MARK: Methods
 
 extension ProviderRegister: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

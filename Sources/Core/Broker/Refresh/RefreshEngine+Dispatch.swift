@@ -80,7 +80,7 @@ extension RefreshEngine {
     guard !isDraining, let connection = providers[name], let isWaiting,
       isWaiting || connection.gate.circuit.outage != nil
     else { return nil }
-    if connection.suspended != nil { return connection.suspension?.until }
+    if connection.suspended != nil { return connection.history.suspension?.until }
     let rest = connection.history.clientRefusals.rest(at: now)
     let includingDue = includingDue && rest == nil
     while let candidate = urgent(at: name, connection) ?? next(at: name, connection, includingDue: includingDue) {
@@ -188,8 +188,8 @@ extension RefreshEngine {
       queues.remove(account)
       return
     }
-    inFlight += 1
-    accounts.conditionChanged()
+    leases.inFlight += 1
+    runtime.summary.changed()
     Task { await refresh(account, attempt, intent, asked, ticket) }
   }
 
@@ -256,7 +256,7 @@ extension RefreshEngine {
       Event(
         type: .providerUnreachable, at: now.seconds, provider: name.rawValue, reason: .temporarilyUnavailable,
         message: failure.message, hint: hint))
-    accounts.conditionChanged()
+    runtime.summary.changed()
   }
 
   private func recovered(_ name: ProviderName) {
@@ -264,7 +264,7 @@ extension RefreshEngine {
     logger.notice("provider \(name) answers again", metadata: ["provider": "\(name)"])
     emit(Event(type: .providerRecovered, at: now.seconds, provider: name.rawValue))
     retryStalled(at: name)
-    accounts.conditionChanged()
+    runtime.summary.changed()
   }
 }
 

@@ -86,7 +86,7 @@ extension RefreshEngine {
     trades.fetching.insert(account)
     queues[name]?.unwant(account)
     reschedule(account)
-    inFlight += 1
+    leases.inFlight += 1
     Task {
       let failure = await fetch(source, for: account)
       trades.fetching.remove(account)
@@ -94,7 +94,7 @@ extension RefreshEngine {
       if accounts.sources[account] == .exchange(source), !isDraining {
         if let failure { await blocked(account, failure) } else { trades.fetched[account] = uptime }
       }
-      inFlight -= 1
+      leases.inFlight -= 1
       reschedule(account)
       accounts.changed(account)
     }

@@ -66,7 +66,7 @@ extension RefreshEngine {
     }
     if let leased = leases.held.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
-    inFlight -= 1
+    leases.inFlight -= 1
     budgets.replacements.drop(charge, of: account)
     if outcome != .success { accounts.changed(account) }
     if dispatch(asked.provider.name) != nil { wakeScheduler() }
@@ -300,7 +300,7 @@ extension RefreshEngine {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)
       } else if isOfClient(saved, failure, asked.connection) {
-        asked.connection.suspension = (told, until: now + Limit.suspension)
+        asked.connection.history.suspension = (told, until: now + Limit.suspension)
         // Its other accounts rest with it.
         wakeWanted(asked.provider.name)
       } else if !saved.kind.isUnattended, failure.oauth != nil {
@@ -311,7 +311,7 @@ extension RefreshEngine {
         accounts.report(
           saved, accounts.misconfigured(grant, told), grant.isRefusedAlone ? .loginRequired : .tokenFailed)
       }
-      accounts.conditionChanged()
+      runtime.summary.changed()
       return .misconfigured
     case .refused(let saved):
       await accounts.saveStanding(of: account, "a refused scope", leased: leased)

@@ -35,12 +35,6 @@ final class RefreshEngine: Piece {
     self.registrations = registrations
   }
 
-  /// Running refreshes.
-  var inFlight: Int {
-    get { leases.inFlight }
-    set { leases.inFlight = newValue }
-  }
-
   // MARK: Schedule
 
   /// Begins due work, and returns the next time; nil: not before a change.

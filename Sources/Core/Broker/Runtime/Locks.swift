@@ -7,7 +7,6 @@ struct Locks<Key: Hashable & Sendable>: Sendable {
 
   var isEmpty: Bool { waiters.isEmpty }
 
-  /// How many wait for it.
   func waiting(for key: Key) -> Int { waiters[key]?.count ?? 0 }
 
   /// Takes the lock where it is free.

@@ -131,6 +131,16 @@ final class Waiters {
     return (output, watch.hasMoved)
   }
 
+  /// Returns at the end of the work, or at the deadline: the work continues then. `deadline` is a time since boot.
+  func run(until deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
+    let key = newWork()
+    Task {
+      await work()
+      wake(key)
+    }
+    await wait(for: key, until: deadline)
+  }
+
   /// Identifies work with waiters.
   func newWork() -> Key { .work(ticket()) }
 

@@ -34,8 +34,6 @@ final class PageOpening: Sendable {
   }
 }
 
-// MARK: Methods
-
 extension UIOpen: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.upkeep.page.open(call.params, over: call.session, broker.door.authorizer.policy)

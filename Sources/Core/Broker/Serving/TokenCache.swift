@@ -50,7 +50,6 @@ public final class TokenCache: Sendable {
     let refresh: RefreshPolicy
     /// The rule that allows it.
     let rule: String?
-    /// Whether releases are recorded.
     let isRecorded: Bool
     let epoch: UInt64
   }

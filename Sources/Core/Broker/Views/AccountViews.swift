@@ -87,8 +87,6 @@ extension AccountState {
   }
 }
 
-// MARK: Methods
-
 extension AccountList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.reports.accounts.list(call.params, for: call.session)

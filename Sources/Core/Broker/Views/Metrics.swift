@@ -64,7 +64,6 @@ final class Metrics {
     providers[provider, default: Provider()].unreachable += 1
   }
 
-  /// A grant has ended.
   func grantEnded(_ provider: ProviderName, _ reason: LoginReason) {
     providers[provider, default: Provider()].ended[reason, default: 0] += 1
   }
@@ -76,7 +75,6 @@ final class Metrics {
   func remove(_ provider: ProviderName) { providers[provider] = nil }
 }
 
-/// How a refresh ended.
 enum RefreshOutcome: String, Sendable, CaseIterable {
   /// A new token is on disk.
   case success

@@ -4,24 +4,11 @@ import OAuth
 
 // The numbers of the broker. Per provider, never per account: accounts are many, and their names are people's own.
 extension Views {
-  /// Further numbers from other parts of the daemon. The source must not block.
-  func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { measures.sources.append(source) }
-
-  /// Tells which callers the socket held back. The source must not wait.
-  func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { measures.heldBack = source }
-
-  /// The HTTP listeners. The source must not wait.
-  func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) { measures.listeners = source }
-
   /// Everything that is counted, as OpenMetrics 1.0 text.
   nonisolated func metricsText() async -> String {
     let (own, sources) = await metricFamilies()
     // Beside the broker: neither the sources nor the writing hold it up.
     return OpenMetrics.text(own + sources.flatMap { $0() })
-  }
-
-  nonisolated func metrics() async -> BrokerMetrics.Result {
-    .init(text: await metricsText(), content_type: OpenMetrics.contentType)
   }
 
   private func metricFamilies() -> ([MetricFamily], [@Sendable () -> [MetricFamily]]) {
@@ -164,10 +151,8 @@ extension ProviderCondition {
   }
 }
 
-// MARK: Methods
-
 extension BrokerMetrics: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.reports.views.metrics()
+    .init(text: await broker.reports.views.metricsText(), content_type: OpenMetrics.contentType)
   }
 }

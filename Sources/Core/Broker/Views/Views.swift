@@ -41,7 +41,6 @@ final class Views: Piece {
     startedAt = runtime.clock.now
   }
 
-  /// The clock was set.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
   func status(
@@ -56,7 +55,8 @@ final class Views: Piece {
       accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
       providers: providers.count, pending_logins: logins.unendedCount,
       callback: addresses.addresses,
-      store: storeView, configuration: .init(path: reloading.path, loaded_at: accounts.configuredAt.seconds),
+      store: storeView,
+      configuration: .init(path: reloading.configuration.path, loaded_at: accounts.configuredAt.seconds),
       provider_conditions: providers.sorted.map(conditionView),
       refresh_tokens_ending: ending,
       caller: caller.uid.map {
@@ -64,7 +64,8 @@ final class Views: Piece {
           uid: Int64($0), access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) }))
       },
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold, sharing: sharingView)
+      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView, hold: hold,
+      sharing: journal.store.sharing)
   }
 
   /// The clock, if it shows an earlier time than when a saved token was issued.
@@ -175,8 +176,8 @@ final class Views: Piece {
 
   func provider(_ params: ProviderGet.Params) async throws(RPCError) -> ProviderGet.Result {
     let name = try providerName(params.provider)
-    guard providers[name] != nil else { throw providers.unknown(params.provider) }
-    let metadata = try? await providers.metadata(of: name).get()
+    guard let asked = providers[name] else { throw providers.unknown(params.provider) }
+    let metadata = try? await asked.currentMetadata().get()
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let tokens = connection.provider.tokenTraits
     let traits = connection.provider.authorizationTraits
@@ -217,8 +218,6 @@ final class Views: Piece {
       refreshes_per_second: connection.gate.limit.rate.map { ($0 * 100).rounded() / 100 })
   }
 }
-
-// MARK: Methods
 
 extension ProviderList: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

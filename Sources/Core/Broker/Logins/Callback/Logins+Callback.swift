@@ -193,8 +193,8 @@ extension Logins {
     guard !isDraining else { return .refused(shuttingDown()) }
     table[login.id]?.phase = .exchanging
     table[login.id]?.answer = fingerprint(address)
-    exchangesInFlight += 1
-    defer { exchangesInFlight -= 1 }
+    table.exchangesInFlight += 1
+    defer { table.exchangesInFlight -= 1 }
     if let outcome = await spend(answer, login) { return outcome }
     let error = await finish(answer, login, target, sentAt: sentAt)
     if let error { return failed(error) }
@@ -283,8 +283,6 @@ extension Logins {
     }
   }
 }
-
-// MARK: Methods
 
 extension LoginHandleCallback: RPCHandler {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

@@ -12,11 +12,7 @@ extension Logins {
     let name = try providerName(params.provider)
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
     let redirectURI = try addresses.redirectURI(connection.provider.authorizationTraits)
-    let target: ProviderEndpoints
-    switch await providers.endpoints(of: name) {
-    case .success(let known): target = known
-    case .failure(let failure): throw providers.error(failure, at: name)
-    }
+    let target = try await providers.endpoints(of: name, with: nil)
     let start = LoginStart.Params(provider: params.provider, account: params.account, scopes: params.scopes)
     let request = loginRequest(start, account, target, redirectURI)
     let step = target.provider.probe(request, metadata: target.metadata)
@@ -46,8 +42,6 @@ extension LoginProbe.Result {
       result: result, message: finding.message, hint: hint, cause: finding.cause?.rawValue, pushed: finding.isPushed)
   }
 }
-
-// MARK: Methods
 
 extension LoginProbe: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }

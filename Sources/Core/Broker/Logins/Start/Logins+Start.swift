@@ -38,8 +38,7 @@ extension Logins {
     try checkBrowser(params.browser_uid, caller: caller)
     try checkWishes(params, provider, account)
     try checkAlone(provider, caller: caller)
-    let other: SavedLogin?
-    do throws(StoreError) { other = try await otherElsewhere(name) } catch { throw storeError(error) }
+    let other = try await stored { () async throws(StoreError) in try await otherElsewhere(name) }
     if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
@@ -189,8 +188,6 @@ extension Logins {
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
   }
 }
-
-// MARK: Methods
 
 extension LoginStart: RPCHandler {
   static var subject: Subject<Params, AccountName> { .login(\.account, at: \.provider) }

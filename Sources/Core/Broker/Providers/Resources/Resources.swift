@@ -13,7 +13,7 @@ final class Resources: Piece {
   let providers: ProviderDirectory
   private let registrations: Registrations
   /// The URL of the client ID metadata document.
-  private(set) var clientMetadata: String?
+  var clientMetadata: String?
   /// Providers that are about to be stored. The same request waits for the first one.
   private var adding: [ResourceAdd.Params: Task<Result<ResourceAdd.Result, RPCError>, Never>] = [:]
 
@@ -28,10 +28,6 @@ final class Resources: Piece {
     self.clientMetadata = clientMetadata
   }
 
-  /// A reload.
-  func configure(clientMetadata: String?) { self.clientMetadata = clientMetadata }
-
-  /// The client for a resource.
   private enum Client {
     /// The client of a provider at the same issuer.
     case base(ProviderConnection)

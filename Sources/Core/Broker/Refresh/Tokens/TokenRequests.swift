@@ -338,8 +338,6 @@ final class TokenRequests: Piece {
   }
 }
 
-// MARK: Methods
-
 extension TokenGet: ReleaseHandler {
   /// The access for a token of this kind.
   static func access(of kind: TokenKind?) -> Access { kind == .idToken ? .idToken : .use }
