@@ -400,7 +400,7 @@ if let names = Context.environment["GRANTD_TARGETS"] {
   package.targets.removeAll { !kept.contains($0.name) }
   package.products.removeAll { !kept.contains($0.name) }
   let unknown = kept.subtracting(package.targets.map(\.name))
-  // A program of another package is built only where a target of this one depends on it.
+  // A program of another package is built only if a target of this one depends on it.
   if unknown.contains("grantd-demo-provider") {
     package.targets.first { $0.type == .executable }?.dependencies.append(demoProviderProgram)
   }

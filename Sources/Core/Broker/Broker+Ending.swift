@@ -49,7 +49,7 @@ extension Broker {
     }
   }
 
-  /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
+  /// Answers that may come yet. If the store fails, answers that cannot be saved are not awaited.
   private var isAwaitingAnswers: Bool {
     if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.table.exchangesInFlight > 0 }
     return engine.leases.inFlight + logins.table.exchangesInFlight > 0

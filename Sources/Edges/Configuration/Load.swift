@@ -163,7 +163,7 @@ struct Loader {
   ///   - noun: the noun for too many.
   private mutating func readEach<Draft>(
     _ item: Item, _ section: Section<Draft>, as plural: String, atMost most: Int = .max, noun: String? = nil,
-    _ empty: Draft, _ take: (inout Loader, Draft, SectionPlace) -> Void
+    _ empty: Draft, _ take: (inout Loader, Draft, NamedSection) -> Void
   ) {
     guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
       return report.problem("\(plural) are written as \(section.header), with two brackets", at: item.place)
@@ -176,7 +176,7 @@ struct Loader {
       let table = item.table ?? [:]
       var draft = empty
       section.read(table, into: &draft, title: section.header, report: &report)
-      take(&self, draft, SectionPlace(title: section.header, table: table, place: item.place))
+      take(&self, draft, NamedSection(title: section.header, table: table, place: item.place))
     }
     counts[section.header, default: 0] += items.count
   }
@@ -302,7 +302,7 @@ struct Loader {
     Sections.provider.read(
       table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = ProviderSectionCheck(
-      draft: draft, section: SectionPlace(title: title, table: table, place: item.place),
+      draft: draft, section: NamedSection(title: title, table: table, place: item.place),
       servesAccounts: AccountDeclarations.providers(in: roots).contains(key), sources: sources)
     if let provider = check.settings(report: &report) { settings.providers.append(provider) }
   }
@@ -315,7 +315,7 @@ struct Loader {
     var draft = SystemDraft()
     section.read(table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = SystemCheck(
-      name: name, kind: kind, draft: draft, section: SectionPlace(title: title, table: table, place: place),
+      name: name, kind: kind, draft: draft, section: NamedSection(title: title, table: table, place: place),
       sources: sources)
     if let system = check.settings(report: &report) { settings.systems.append(system) }
   }

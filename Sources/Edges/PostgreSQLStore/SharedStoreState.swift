@@ -2,13 +2,13 @@ import Broker
 import BrokerAPI
 import SQLite
 
-/// What the latest sign of life found, for `status` and `doctor`.
+/// The results of the latest sign of life, for `status` and `doctor`.
 struct SharedStoreState: Sendable {
   var failure: StoreError?
   var machines: [BrokerStatus.MachineView] = []
   var leases = 0
   var warnings: [String] = []
-  /// Of machines whose clock differs.
+  /// One for each machine whose clock differs.
   var clockWarnings: [String] = []
   var isDeaf = false
   /// Another process registered this machine's node id.

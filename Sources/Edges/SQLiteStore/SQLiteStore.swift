@@ -115,7 +115,7 @@ public final class SQLiteStore: Store {
   ///
   /// Nothing is written to a database that is damaged, newer than this version, or sealed under another key.
   /// - Parameters:
-  ///   - previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
+  ///   - previousKeys: if the store is still sealed under one of these, it is sealed again under `key`.
   ///   - countFile: a file in another folder for the number of commits; nil: none.
   ///   - pageLimit: for tests: how many pages the disk has room for.
   ///   - onWritePoint: for tests: called on the store's queue; it may end the process.

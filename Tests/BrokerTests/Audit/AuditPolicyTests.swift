@@ -86,8 +86,9 @@ private struct Changed<Outcome: Sendable>: Sendable {
   func properties() {
     let changes: [String: (inout Rule) -> Void] = [
       "who": { $0.who.uid = 1 }, "accounts": { $0.accounts = ["x"] }, "access": { $0.access = [.manage] },
-      "methods": { $0.methods = ["token.get"] }, "scopes": { $0.scopes = ["z"] }, "resources": { $0.resources = ["https://r"] },
-      "confirm": { $0.confirm = .milliseconds(1500) }, "requests": { $0.requests = [] }, "mcp": { $0.mcp = [] },
+      "methods": { $0.methods = ["token.get"] }, "scopes": { $0.scopes = ["z"] },
+      "resources": { $0.resources = ["https://r"] }, "confirm": { $0.confirm = .milliseconds(1500) },
+      "requests": { $0.requests = [] }, "mcp": { $0.mcp = [] },
     ]
     Self.expectEach(changes, differs: { $0.policy.rules[0] }, except: ["name", "source"]) { $0.policy.rules[0] = $1 }
   }

@@ -5,7 +5,7 @@ import OAuth
 struct AccountCheck {
   var name: AccountName
   var draft: AccountDraft
-  var section: SectionPlace
+  var section: NamedSection
   var sources: Settings.Sources
 
   /// The account; nil, and a report, if its keys contradict each other.

@@ -43,7 +43,7 @@ struct AccountDeclarations {
     Sections.account.read(table, into: &draft, title: title, report: &report)
     if let provider = draft.provider, let grant = draft.grant { grants[provider, default: []].insert(grant) }
     let check = AccountCheck(
-      name: name, draft: draft, section: SectionPlace(title: title, table: table, place: item.place), sources: sources)
+      name: name, draft: draft, section: NamedSection(title: title, table: table, place: item.place), sources: sources)
     if let account = check.account(report: &report) { accounts.append(account) }
   }
 

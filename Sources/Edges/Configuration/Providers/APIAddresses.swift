@@ -16,7 +16,7 @@ extension APIAddresses {
     origins.compactMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
   }
 
-  func check(_ section: SectionPlace, allowInsecureHTTP: Bool, report: inout ConfigurationReport) {
+  func check(_ section: NamedSection, allowInsecureHTTP: Bool, report: inout ConfigurationReport) {
     let all = (base.map { [("api_base", $0)] } ?? []) + origins.map { ("api_origins", $0) }
     for (key, text) in all {
       let url = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)

@@ -13,7 +13,7 @@ struct ClientCheck {
   }
 
   var draft: ProviderDraft
-  var section: SectionPlace
+  var section: NamedSection
   var keys: KeyReader
 
   private func firstPlace(_ names: [String]) -> FileLocation {

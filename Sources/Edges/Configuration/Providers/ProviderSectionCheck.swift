@@ -6,7 +6,7 @@ import Providers
 /// Makes settings of a draft, with the checks across its keys.
 struct ProviderSectionCheck {
   var draft: ProviderDraft
-  var section: SectionPlace
+  var section: NamedSection
   /// Whether any declared account is of this provider.
   var servesAccounts: Bool
   var sources: Settings.Sources

@@ -67,7 +67,7 @@ extension Sections {
 
 extension CloudDraft {
   /// The cloud; nil, and a report, if its keys contradict each other.
-  func cloud(_ section: SectionPlace, report: inout ConfigurationReport) -> LoopbackSettings.Cloud? {
+  func cloud(_ section: NamedSection, report: inout ConfigurationReport) -> LoopbackSettings.Cloud? {
     report.require(["kind", "account"], in: section)
     guard let kind, let account else { return nil }
     let own: [Kind: [String]] = [
@@ -86,7 +86,7 @@ extension CloudDraft {
   }
 
   private func part(
-    _ kind: Kind, _ section: SectionPlace, report: inout ConfigurationReport
+    _ kind: Kind, _ section: NamedSection, report: inout ConfigurationReport
   ) -> LoopbackSettings.Cloud.Kind? {
     switch kind {
     case .gcp: return .gcp(project: project, email: email ?? "default")

@@ -68,7 +68,7 @@ extension Sections {
 
 extension CredentialDraft {
   /// The credential; nil, and a report, if its keys contradict each other.
-  func offer(_ section: SectionPlace, report: inout ConfigurationReport) -> UnitCredentials.Offer? {
+  func offer(_ section: NamedSection, report: inout ConfigurationReport) -> UnitCredentials.Offer? {
     report.require(["id", "account"], in: section)
     guard let id, let account else { return nil }
     if kind == .idToken, let key = ["scopes", "resource"].first(where: { section[$0] != nil }) {

@@ -159,7 +159,7 @@ extension Form where Output == [String] {
 
 extension FileDraft {
   /// The file; nil, and a report, if its keys contradict each other.
-  func file(_ section: SectionPlace, sources: Settings.Sources, report: inout ConfigurationReport) -> TokenFile? {
+  func file(_ section: NamedSection, sources: Settings.Sources, report: inout ConfigurationReport) -> TokenFile? {
     report.require(["account", "path"], in: section)
     guard let format = format(section, report: &report), let member = member(section, sources, report: &report),
       let reader = reader(section, sources, report: &report), let account, let path,
@@ -172,7 +172,7 @@ extension FileDraft {
   }
 
   private func whole(
-    _ path: String, _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ path: String, _ section: NamedSection, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> String? {
     guard let home = sources.home else {
       guard path.hasPrefix("/") || path.hasPrefix("~") else { return path }
@@ -184,7 +184,7 @@ extension FileDraft {
     return path.hasPrefix("~/") ? home + path.dropFirst(1) : path
   }
 
-  private func format(_ section: SectionPlace, report: inout ConfigurationReport) -> TokenFileFormat? {
+  private func format(_ section: NamedSection, report: inout ConfigurationReport) -> TokenFileFormat? {
     let own: [(Word, String)] = [(.env, "variable"), (.curl, "curl_user"), (.template, "template")]
     for (word, key) in own where section[key] != nil && self.word != word {
       report.problem(
@@ -212,7 +212,7 @@ extension FileDraft {
   }
 
   private func member(
-    _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ section: NamedSection, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> (value: TokenFile.Member?, Void)? {
     let keys = ["json_pointer", "ini_section", "ini_key"].filter { section[$0] != nil }
     guard let first = keys.first else { return (nil, ()) }
@@ -239,7 +239,7 @@ extension FileDraft {
   }
 
   private func reader(
-    _ section: SectionPlace, _ sources: Settings.Sources, report: inout ConfigurationReport
+    _ section: NamedSection, _ sources: Settings.Sources, report: inout ConfigurationReport
   ) -> TokenFile.Reader? {
     switch (user, group) {
     case (let user?, nil):

@@ -74,7 +74,7 @@ extension Form where Output == String {
 
 extension HandleDraft {
   /// The handle; nil, and a report, if its keys contradict each other.
-  func handle(_ section: SectionPlace, report: inout ConfigurationReport) -> LoopbackSettings.Handle? {
+  func handle(_ section: NamedSection, report: inout ConfigurationReport) -> LoopbackSettings.Handle? {
     report.require(["name", "account"], in: section)
     guard let name, let account else { return nil }
     return .init(name: name, account: account, scopes: scopes, resource: resource)

@@ -85,7 +85,7 @@ extension Form where Output == LocalAddress {
 
 extension HookDraft {
   /// The hook; nil, and a report, if its keys contradict each other.
-  func hook(_ section: SectionPlace, report: inout ConfigurationReport) -> Hook? {
+  func hook(_ section: NamedSection, report: inout ConfigurationReport) -> Hook? {
     guard let command else {
       report.require(["command"], in: section)
       return nil

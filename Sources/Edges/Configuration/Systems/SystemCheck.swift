@@ -9,7 +9,7 @@ struct SystemCheck {
   var name: ProviderName
   var kind: ProviderKind
   var draft: SystemDraft
-  var section: SectionPlace
+  var section: NamedSection
   var sources: Settings.Sources
 
   /// The settings; nil, and a report, if the keys contradict each other.

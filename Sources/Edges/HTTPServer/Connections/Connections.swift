@@ -9,7 +9,7 @@ final class Connections {
   private let served: [ObjectIdentifier: NIOLoopBound<ServedConnections>]
   private var open: [ObjectIdentifier: HTTPConnection] = [:]
   private var stopped: EventLoopPromise<Void>?
-  /// Of users whose connections are not accepted by an ``Acceptor``.
+  /// The rates of users whose connections are not accepted by an ``Acceptor``.
   private var uncounted: UserConnects
 
   init(

@@ -38,7 +38,7 @@ struct PatternSearch {
   func finds(in bytes: UnsafeRawBufferPointer) -> Bool {
     guard window > 1 else { return false }
     var end = window - 1
-    // Bytes compared, at most: whoever sends the bytes may choose them so that each could begin a pattern.
+    // The most comparisons: a sender may choose the bytes so that each could begin a pattern.
     var work = 4 * bytes.count
     return shifts.withUnsafeBufferPointer { shifts in
       while end < bytes.count {

@@ -7,7 +7,7 @@ extension SessionView {
   var lastUsed: Int64? {
     guard let last else { return nil }
     if let number = Int64(last), number > 0 {
-      // Nobody's session was last used after the year 5138: those are milliseconds.
+      // No session was last used after the year 5138: such numbers are milliseconds.
       return number < 100_000_000_000 ? number : number / 1000
     }
     return InternetTime.seconds(last)

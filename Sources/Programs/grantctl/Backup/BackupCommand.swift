@@ -66,7 +66,7 @@ struct BackupCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     guard force || !shell.terminal.files.exists(file) else { throw Self.exists(file) }
     try secret.check(shell)
-    // Nobody should think of a passphrase for a broker that is not there, or that makes no backup for them.
+    // No user should think of a passphrase for a broker that is not there, or that makes no backup for them.
     try await checkAllowed(shell, on: try await shell.connect())
     var dialogue = Dialogue(shell)
     let given = try await secret.read(in: shell, &dialogue, twice: true)

@@ -28,11 +28,11 @@ struct Dialogue {
     reading?.cancel()
   }
 
-  /// What is typed does not show.
+  /// Asks for a secret, which does not show.
   mutating func secret(
     _ what: String, prompt: String, hints: [String] = []
   ) async throws(Failure) -> SecretText {
-    // First: whoever interrupts must find the terminal as it was.
+    // First: a user who interrupts must find the terminal unchanged.
     noticeInterrupts()
     guard shell.terminal.canAsk, let restore = shell.terminal.hideEcho() else {
       throw Failure(.usage, "standard input is a terminal that would show the \(what)", hints: hints)

@@ -18,7 +18,7 @@ enum TerminalSettings {
     return tcsetattr(descriptor, moment, &settings) == 0 ? before : nil
   }
 
-  /// What is typed shows no more, until the function that this returns is called.
+  /// Typed text does not show until the returned function is called.
   static func hideEcho(_ descriptor: Int32) -> (@Sendable () -> Void)? {
     let before = change(descriptor, TCSAFLUSH) { $0.c_lflag &= ~tcflag_t(ECHO) }
     guard let shown = before.map({ $0.c_lflag & tcflag_t(ECHO) }) else { return nil }
