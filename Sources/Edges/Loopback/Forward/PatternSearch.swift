@@ -33,7 +33,7 @@ struct PatternSearch {
   }
 
   /// Whether there is a pattern, or the beginning of one at the end.
-  func isSuspect(_ bytes: UnsafeRawBufferPointer) -> Bool { finds(in: bytes) || endsWithBeginning(bytes) }
+  func isSuspect(_ bytes: UnsafeRawBufferPointer) -> Bool { finds(in: bytes) || beginning(bytes) > 0 }
 
   func finds(in bytes: UnsafeRawBufferPointer) -> Bool {
     guard window > 1 else { return false }
@@ -66,13 +66,14 @@ struct PatternSearch {
     patterns.contains { clinux_find(bytes.baseAddress, bytes.count, $0, $0.count) >= 0 }
   }
 
-  private func endsWithBeginning(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    guard let longest = patterns.map(\.count).max() else { return false }
+  /// How many bytes at the end are the beginning of a pattern.
+  func beginning(_ bytes: UnsafeRawBufferPointer) -> Int {
+    guard let longest = patterns.map(\.count).max() else { return 0 }
     for start in max(0, bytes.count - longest + 1)..<bytes.count where begins[Int(bytes[start])] {
       let length = bytes.count - start
-      if patterns.contains(where: { length < $0.count && matches($0.prefix(length), bytes, start) }) { return true }
+      if patterns.contains(where: { length < $0.count && matches($0.prefix(length), bytes, start) }) { return length }
     }
-    return false
+    return 0
   }
 
   private func matches(_ part: ArraySlice<UInt8>, _ bytes: UnsafeRawBufferPointer, _ start: Int) -> Bool {

@@ -22,8 +22,10 @@ struct TokenFilter {
     guard !patterns.isEmpty, !held.isEmpty || part.withUnsafeReadableBytes(search.isSuspect) else { return part }
     var bytes = held + Array(part.readableBytesView)
     held = []
-    for pattern in patterns { Self.cover(pattern, in: &bytes) }
-    let kept = patterns.map { Self.overlap(of: bytes, with: $0) }.max() ?? 0
+    if bytes.withUnsafeBytes(search.finds) {
+      for pattern in patterns { Self.cover(pattern, in: &bytes) }
+    }
+    let kept = bytes.withUnsafeBytes(search.beginning)
     held = Array(bytes.suffix(kept))
     bytes.removeLast(kept)
     return bytes.isEmpty ? nil : ByteBuffer(bytes: bytes)
@@ -63,16 +65,5 @@ struct TokenFilter {
       }
       start = found + pattern.count
     }
-  }
-
-  /// How many bytes at the end are the beginning of the pattern.
-  private static func overlap(of bytes: [UInt8], with pattern: [UInt8]) -> Int {
-    let longest = min(bytes.count, pattern.count - 1)
-    guard longest > 0 else { return 0 }
-    for length in stride(from: longest, through: 1, by: -1)
-    where bytes[bytes.count - length] == pattern[0] && bytes.suffix(length).elementsEqual(pattern.prefix(length)) {
-      return length
-    }
-    return 0
   }
 }
