@@ -401,8 +401,8 @@ if let names = Context.environment["GRANTD_TARGETS"] {
   package.products.removeAll { !kept.contains($0.name) }
   let unknown = kept.subtracting(package.targets.map(\.name))
   // A program of another package is built only if a target of this one depends on it.
-  if unknown.contains("grantd-demo-provider") {
-    package.targets.first { $0.type == .executable }?.dependencies.append(demoProviderProgram)
-  }
-  precondition(unknown.isSubset(of: ["grantd-demo-provider"]), "GRANTD_TARGETS: no targets \(unknown)")
+  let program = package.targets.first { $0.type == .executable }
+  if unknown.contains("grantd-demo-provider") { program?.dependencies.append(demoProviderProgram) }
+  precondition(
+    unknown.isSubset(of: program == nil ? [] : ["grantd-demo-provider"]), "GRANTD_TARGETS: no targets \(unknown)")
 }

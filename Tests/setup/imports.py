@@ -103,8 +103,14 @@ def import_oidc_agent(stage, person):
         with open(person.home / "gen.log", "wb") as log:
             gen = subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         pattern = re.compile(re.escape(stage.closed.issuer) + r"/authorize\?\S+")
-        link = wait_until(lambda: pattern.search((person.home / "gen.log").read_text(errors="replace")), PROGRAM_SECONDS,
-                          "the link of oidc-gen")[0]
+
+        def log():
+            return (person.home / "gen.log").read_text(errors="replace")
+
+        wait_until(lambda: pattern.search(log()) or gen.poll() is not None, PROGRAM_SECONDS, "the link of oidc-gen")
+        if not (link := pattern.search(log())):
+            raise Wrong(f"oidc-gen ends without a link: {log()}")
+        link = link[0]
         visit(link)
         same(gen.wait(PROGRAM_SECONDS), 0, "the exit status of oidc-gen")
         printed = subprocess.run(["oidc-gen", "--print", "work", f"--pw-file={password}"], env=env, capture_output=True,
