@@ -104,12 +104,12 @@ def import_oidc_agent(stage, person):
             gen = subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         pattern = re.compile(re.escape(stage.closed.issuer) + r"/authorize\?\S+")
 
-        def log():
+        def shown_log():
             return (person.home / "gen.log").read_text(errors="replace")
 
-        wait_until(lambda: pattern.search(log()) or gen.poll() is not None, PROGRAM_SECONDS, "the link of oidc-gen")
-        if not (link := pattern.search(log())):
-            raise Wrong(f"oidc-gen ends without a link: {log()}")
+        wait_until(lambda: pattern.search(shown_log()) or gen.poll() is not None, PROGRAM_SECONDS, "the link of oidc-gen")
+        if not (link := pattern.search(shown_log())):
+            raise Wrong(f"oidc-gen ends without a link: {shown_log()}")
         link = link[0]
         visit(link)
         same(gen.wait(PROGRAM_SECONDS), 0, "the exit status of oidc-gen")

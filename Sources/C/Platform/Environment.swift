@@ -16,12 +16,16 @@ public enum Environment {
     return variables
   }
 
-  /// The path of the executed file.
+  /// The path of the executed file, even if an update has replaced the file.
   public static var ownProgram: String? {
     var path = [UInt8](repeating: 0, count: Int(PATH_MAX))
     let length = readlink("/proc/self/exe", &path, path.count)
     guard length > 0, length < path.count else { return nil }
-    return String(validating: path[..<length], as: UTF8.self)
+    // The kernel adds this once the file has no name (proc_pid_exe(5)).
+    let mark = " (deleted)"
+    return String(validating: path[..<length], as: UTF8.self).map { path in
+      path.hasSuffix(mark) ? String(path.dropLast(mark.count)) : path
+    }
   }
 
   /// `NAME=value`, sorted.

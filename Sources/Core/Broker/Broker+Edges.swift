@@ -33,7 +33,7 @@ extension Broker {
   // MARK: Lock
 
   /// The lock of a user's broker. Without it `broker.lock` holds all releases.
-  public func locks(with keyLock: any KeyLock) { tokens.hold.keyLock = keyLock }
+  public func locks(with keyLock: any KeyLock) { tokens.hold.locks(with: keyLock) }
 
   /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
   ///

@@ -58,8 +58,8 @@ extension Broker {
 
   /// The parts that depend on the edges, or have to be written. The last step of a reload.
   public func finishReload(_ new: BrokerConfiguration, _ edges: ReloadedEdges) async -> BrokerReload.Result {
-    clients.addresses.publicOrigin = edges.publicOrigin
-    clients.resources.clientMetadata = new.clientMetadata
+    clients.addresses.configure(publicOrigin: edges.publicOrigin)
+    clients.resources.configure(clientMetadata: new.clientMetadata)
     tokens.calls.stepUp = new.stepUp
     await upkeep.declared.apply()
     return upkeep.reloading.finish(new, edges)

@@ -20,7 +20,14 @@ public struct Share: Hashable, Sendable {
 /// How much of something callers hold: connections, or bytes. Each holder has a share. All callers that no rule names have
 /// one small share together, and each of their holders a part of it.
 public struct Budget: Sendable {
-  public typealias Shortage = Shares.Shortage
+  /// What there is too little of.
+  public enum Shortage: Sendable, Equatable {
+    case ofHolder
+    /// All units of the holder's user have too much together.
+    case ofUser
+    case ofUnnamed
+    case ofAll
+  }
 
   public struct Limits: Sendable, Equatable {
     public var all: Int
@@ -54,9 +61,18 @@ public struct Budget: Sendable {
 
   public func shortage(of amount: Int, for share: Share) -> Shortage? {
     if share.isUnnamed, let shortage = unnamed.shortage(of: amount, for: share.holder) {
-      return shortage == .ofAll ? .ofUnnamed : shortage
+      return switch shortage {
+      case .ofHolder: .ofHolder
+      case .ofUser: .ofUser
+      case .ofAll: .ofUnnamed
+      }
     }
-    return shares.shortage(of: amount, for: share.holder)
+    return switch shares.shortage(of: amount, for: share.holder) {
+    case nil: nil
+    case .ofHolder: .ofHolder
+    case .ofUser: .ofUser
+    case .ofAll: .ofAll
+    }
   }
 
   /// Nil where it was taken, else what there is too little of.

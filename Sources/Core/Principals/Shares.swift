@@ -22,8 +22,6 @@ public struct Shares: Sendable {
     case ofHolder
     /// All units of the holder's user have too much together.
     case ofUser
-    /// All callers without a rule have too much together: only in a ``Budget``.
-    case ofUnnamed
     case ofAll
   }
 

@@ -48,18 +48,19 @@ struct SharedStoreState: Sendable {
       machines.append(
         .init(
           node: row[0].text ?? "", name: name, version: row[2].text ?? "",
-          state: row[0].text == own ? "self" : hasEnded ? "stopped" : seen > Self.silence ? "silent" : "running",
+          state: row[0].text == own
+            ? "self" : hasEnded ? "stopped" : .milliseconds(seen) > Self.silence ? "silent" : "running",
           seen_seconds: seen / 1000, clock_offset_seconds: offset.map { Double($0) / 1000 },
           leases: Int(row[7].integer ?? 0)))
-      guard !hasEnded, let offset, !Self.tolerance.contains(offset) else { continue }
+      guard !hasEnded, let offset, !Self.tolerance.contains(.milliseconds(offset)) else { continue }
       clockWarnings.append("the clock of \(name) differs from the database's by \(offset / 1000) s")
     }
   }
 
-  /// A machine without a sign of life for this time is silent, in milliseconds.
-  private static let silence: Int64 = 15_000
-  /// Offsets of clocks beyond these are reported, in milliseconds: a login's time is compared between machines.
-  private static let tolerance: ClosedRange<Int64> = -3000...3000
+  /// A machine without a sign of life for this time is silent.
+  private static let silence = Duration.seconds(15)
+  /// Offsets of clocks beyond these are reported: a login's time is compared between machines.
+  private static let tolerance: ClosedRange<Duration> = .seconds(-3)...(.seconds(3))
 
   var view: BrokerStatus.SharingView {
     var notices = warnings

@@ -91,7 +91,7 @@ struct Visits {
     for visit in visits.values { shares.add(1, for: visit.payer) }
     switch shares.shortage(for: holder.user) {
     case nil: break
-    case .ofHolder, .ofUser, .ofUnnamed:
+    case .ofHolder, .ofUser:
       guard let closed = closedVisit(of: holder.user, for: user) else { return .tooMany }
       visits[closed] = nil
     case .ofAll: return .tooMany

@@ -140,8 +140,8 @@ private struct Changed<Outcome: Sendable>: Sendable {
   @Test(
     "A reload says which parts changed, and the digest that a start would say",
     arguments: [
-      Changed("the policy is as it was", { _ in }),
-      Changed("the policy is as it was", { $0.policy.rules[1].name = "c" }),
+      Changed("the policy is unchanged", { _ in }),
+      Changed("the policy is unchanged", { $0.policy.rules[1].name = "c" }),
       Changed("changed: rules (-a)", { $0.policy.rules.removeFirst() }),
       Changed("changed: rules (+a -a)", { $0.policy.rules[0].scopes = nil }),
       Changed("changed: rules (+a -a)", { $0.policy.rules[0].resources = ["https://api.example.com"] }),

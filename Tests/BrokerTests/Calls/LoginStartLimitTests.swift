@@ -9,13 +9,19 @@ import Testing
 
 /// Requests that begin or test a login: how many of one user are sent to a provider, and which requests wait for them.
 @Suite(.scheduled, .timeLimit(.minutes(5))) struct LoginStartLimitTests {
-  private func rig() async throws -> Rig {
+  private func rig(pushes: Bool = false) async throws -> Rig {
     let rules = [1001, 1002].map { (uid: UInt32) in
       Rule(name: "\(uid)", uid: uid, gid: nil, accounts: ["*"], access: [.login])
     }
     let provider = OAuthProvider(
-      .plain { $0.server.endpoints[.deviceAuthorization] = "https://id.example/device_authorization" })
+      .plain {
+        $0.server.endpoints[.deviceAuthorization] = "https://id.example/device_authorization"
+        guard pushes else { return }
+        $0.authorization.par = .always
+        $0.server.endpoints[.pushedAuthorizationRequest] = "https://id.example/par"
+      })
     let rig = try await Rig(configuration: .plain([provider], rules: rules))
+    rig.transport.answer(.par) { _ in reply(#"{"request_uri":"urn:example:1","expires_in":60}"#, status: 201) }
     rig.transport.answer(.device) { _ in
       reply(
         """
@@ -47,23 +53,28 @@ import Testing
     for task in crowd + others { #expect(await task.value == nil) }
   }
 
-  @Test("starts of logins are counted before they are saved")
-  func starts() async throws {
-    let rig = try await rig()
+  private func start(_ rig: Rig, _ uid: UInt32, _ account: String, at place: String) -> Task<ErrorReason?, Never> {
+    let params = LoginStart.Params(provider: "example", account: account, destinations: [place])
+    return Task { await rig.reason { try await rig.call(LoginStart.self, params, as: .user(uid)) } }
+  }
+
+  @Test(
+    "starts of logins are counted before they are saved, and those of one user delay no other",
+    arguments: [false, true])
+  func starts(pushes: Bool) async throws {
+    let rig = try await rig(pushes: pushes)
+    let place = pushes ? "browser" : "device"
+    func held() -> Int { pushes ? rig.transport.held(.par) : rig.transport.held(.device) }
     rig.transport.hold(.device)
-    let tasks = (0..<Limit.loginStartsPerHolder + 4).map { number in
-      Task {
-        await rig.reason {
-          try await rig.call(
-            LoginStart.self, .init(provider: "example", account: "account-\(number)", destinations: ["device"]),
-            as: .user(1001))
-        }
-      }
-    }
-    #expect(await eventually { rig.transport.held(.device) == Limit.loginStartsPerHolder })
+    rig.transport.hold(.par)
+    let crowd = (0..<Limit.loginStartsPerHolder + 4).map { start(rig, 1001, "account-\($0)", at: place) }
+    #expect(await eventually { held() == Limit.loginStartsPerHolder })
+    let others = [start(rig, 1002, "mail", at: place), start(rig, 0, "root", at: place)]
+    #expect(await eventually { held() == Limit.loginStartsPerHolder + 2 })
     rig.transport.release(.device)
-    for task in tasks { #expect(await task.value == nil) }
-    #expect(rig.store.logins.count == tasks.count)
+    rig.transport.release(.par)
+    for task in crowd + others { #expect(await task.value == nil) }
+    #expect(rig.store.logins.count == crowd.count + others.count)
   }
 
   @Test("a caller that hangs up while it waits for a slot sends nothing")

@@ -28,7 +28,7 @@ extension AuditLog {
   /// What of the policy is another after a reload.
   func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Principal?) -> AuditEntry {
     let changes = Self.changes(from: old, to: new)
-    let change = changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))"
+    let change = changes.isEmpty ? "the policy is unchanged" : "changed: \(changes.joined(separator: ", "))"
     return AuditEntry(
       action: .policy, method: BrokerReload.name, who: caller.map { AuditCaller($0) } ?? .init(uid: nil),
       detail: "\(change); \(Self.words(new))")

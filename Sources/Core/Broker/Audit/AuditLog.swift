@@ -7,7 +7,7 @@ import Principals
 /// What goes into the audit trail, and who may read it.
 final class AuditLog: Sendable {
   let trail: AuditTrail
-  let cache: TokenCache
+  private let cache: TokenCache
   private let system: SystemDependencies
   let logger: Logger
 
@@ -17,6 +17,9 @@ final class AuditLog: Sendable {
     self.system = system
     self.logger = logger
   }
+
+  /// Whether there is an account of that name.
+  func knows(_ account: String) -> Bool { cache.knows(account) }
 
   /// - Parameters:
   ///   - caller: the caller, for counting refusals; nil: the name in the entry.
@@ -86,7 +89,7 @@ final class AuditLog: Sendable {
         action: action ?? Self.refusalAction(of: method), method: name,
         account: account.flatMap { AccountName(rawValue: $0)?.rawValue }, who: who, result: reason.rawValue,
         detail: detail)
-      record(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
+      record(entry, by: caller, isReal: entry.account.map(knows) ?? false)
     }
   }
 
@@ -149,7 +152,7 @@ final class AuditLog: Sendable {
       action: .login, method: type.rawValue, account: login.account.rawValue, who: .init(uid: login.uid),
       result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok, provider: login.provider.rawValue,
       scopes: scopes)
-    record(entry, isReal: cache.knows(login.account.rawValue))
+    record(entry, isReal: knows(login.account.rawValue))
   }
 
   /// The provider ended a session or a grant without a caller.

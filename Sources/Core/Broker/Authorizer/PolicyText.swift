@@ -22,7 +22,6 @@ extension Rule {
   var meaning: String { JSON(encoding: RuleText(self)).text() }
 }
 
-/// Durations are in milliseconds.
 private struct PolicyText: Encodable {
   var instance: String
   var owner: UInt32
@@ -33,11 +32,13 @@ private struct PolicyText: Encodable {
   var burst: Int
   var refusalCost: Int
   var recorded: Bool
+  /// In milliseconds.
   var keep: Int64
   var most: Int
 }
 
-/// As people see it, without its name and its place.
+/// The rule as users see it (`policy.rules`), without its name and its place: a member that is added there changes all
+/// digests.
 private struct RuleText: Encodable {
   var rule: PolicyRules.Rule
   var subordinates: Bool
@@ -58,6 +59,7 @@ private struct OfferText: Encodable {
   var scopes: [String]?
   var resource: String?
   var audience: String?
+  /// In milliseconds.
   var minimumTTL: Int64?
 
   init(_ offer: UnitCredentials.Offer) {

@@ -95,7 +95,7 @@ final class CredentialOffers: Piece {
     if let id = withheld.id, let unit = withheld.unit { detail = "\(id) for \(unit): \(detail)" }
     entry.detail = detail.printable(limit: Limit.auditDetail)
     // An unverified connection can invent its name, even that of an existing account.
-    let isReal = withheld.cause == .undelivered && account.map(door.audit.cache.knows) ?? false
+    let isReal = withheld.cause == .undelivered && account.map(door.audit.knows) ?? false
     door.audit.record(entry, by: caller, isReal: isReal)
   }
 

@@ -292,7 +292,7 @@ final class FileReleases: Piece {
     let entry = AuditEntry(
       action: file.kind == .idToken ? .idToken : .release, method: Self.method, account: file.account.rawValue,
       who: .init(file.caller), result: (error.reason ?? .storeFailure).rawValue, detail: file.name)
-    audit.record(entry, by: file.caller, isReal: accounts.cache.knows(file.account.rawValue))
+    audit.record(entry, by: file.caller, isReal: audit.knows(file.account.rawValue))
     requests.answered(Self.method, Result<Void, RPCError>.failure(error))
     logger.warning(
       "token file \(file.name) of account \(file.account): \(error.message)", metadata: ["hint": "\(error.hint ?? "")"])

@@ -36,8 +36,7 @@ final class Hold: Piece {
   private let approvals: Approvals
   private let files: FileReleases
   private var record: Record?
-  /// The lock of this user's broker; without it there is only the hold.
-  var keyLock: (any KeyLock)?
+  private var keyLock: (any KeyLock)?
   private var isLocking = false
 
   init(
@@ -61,6 +60,9 @@ final class Hold: Piece {
   }
 
   nonisolated static let hint = "An administrator can end the hold with `grantctl unlock`."
+
+  /// The lock of this user's broker; without it there is only the hold.
+  func locks(with keyLock: any KeyLock) { self.keyLock = keyLock }
 
   func begin(_ passphrase: SecretText?, by caller: Principal) async throws(RPCError) -> BrokerLock.Result {
     guard let keyLock else { return try await hold(passphrase, by: caller) }

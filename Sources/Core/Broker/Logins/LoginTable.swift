@@ -57,7 +57,7 @@ struct LoginTable {
       }
       switch shares.acquire(for: login.holder) {
       case nil: break
-      case .ofHolder, .ofUser, .ofUnnamed:
+      case .ofHolder, .ofUser:
         self[login.saved.id] = nil
         continue
       case .ofAll:

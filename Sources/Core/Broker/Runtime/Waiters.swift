@@ -96,7 +96,7 @@ final class Waiters {
     switch shares.acquire(for: holder) {
     case nil: break
     case .ofAll: throw RPCError(.overloaded, "too many requests are waiting")
-    case .ofHolder, .ofUser, .ofUnnamed: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")
+    case .ofHolder, .ofUser: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")
     }
     defer { shares.giveBack(of: holder) }
     guard let session else { return await wait(for: key, until: deadline) }

@@ -19,6 +19,7 @@ struct PatternSearch {
 
   /// - Parameter patterns: of at least two bytes each.
   init(_ patterns: [[UInt8]]) {
+    precondition(patterns.allSatisfy { $0.count > 1 }, "a pattern of one byte would not be found")
     self.patterns = patterns
     window = min(patterns.map(\.count).min() ?? 0, Self.longestWindow)
     guard window > 1 else { return }

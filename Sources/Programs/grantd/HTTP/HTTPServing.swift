@@ -27,13 +27,10 @@ struct HTTPServing: Sendable {
   }
 
   func open(_ settings: Settings, _ broker: Broker, _ application: LoopbackApplication) async {
-    let applications: [any HTTPApplication] = [
-      MetricsApplication { await broker.metricsText() }, LoopbackListener(application, .peer),
-      LoopbackListener(application, .process),
-    ]
-    for ((serving, address), application) in zip(wanted(settings), applications) {
-      await serving.open(address, application)
-    }
+    await metrics.open(
+      settings.metrics.listen.map(LocalListener.init), MetricsApplication { await broker.metricsText() })
+    await port.open(settings.http.listen.map(LocalListener.init), LoopbackListener(application, .peer))
+    await socket.open(socketListener(settings), LoopbackListener(application, .process))
   }
 
   /// The configured listeners.
@@ -88,7 +85,11 @@ struct HTTPServing: Sendable {
   private func wanted(_ settings: Settings) -> [(LocalServing, LocalListener?)] {
     [
       (metrics, settings.metrics.listen.map(LocalListener.init)), (port, settings.http.listen.map(LocalListener.init)),
-      (socket, places.httpSocketPath(settings).map { .unix(path: $0) }),
+      (socket, socketListener(settings)),
     ]
+  }
+
+  private func socketListener(_ settings: Settings) -> LocalListener? {
+    places.httpSocketPath(settings).map { .unix(path: $0) }
   }
 }

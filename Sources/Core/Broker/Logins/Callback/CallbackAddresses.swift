@@ -15,12 +15,14 @@ final class CallbackAddresses {
   /// The other ports that it listens on, since providers fix them.
   private(set) var fixedPorts: Set<Int> = []
   /// The origin under which a proxy passes callbacks on; nil: none does.
-  var publicOrigin: String?
+  private(set) var publicOrigin: String?
 
   init(_ clock: BrokerClock, publicOrigin: String?) {
     self.clock = clock
     self.publicOrigin = publicOrigin
   }
+
+  func configure(publicOrigin: String?) { self.publicOrigin = publicOrigin }
 
   /// The endpoint listens on its own port, if that is free, and on the ports that providers fix.
   func listens(

@@ -13,7 +13,7 @@ final class Resources: Piece {
   let providers: ProviderDirectory
   private let registrations: Registrations
   /// The URL of the client ID metadata document.
-  var clientMetadata: String?
+  private(set) var clientMetadata: String?
   /// Providers that are about to be stored. The same request waits for the first one.
   private var adding: [ResourceAdd.Params: Task<Result<ResourceAdd.Result, RPCError>, Never>] = [:]
 
@@ -27,6 +27,9 @@ final class Resources: Piece {
     self.registrations = registrations
     self.clientMetadata = clientMetadata
   }
+
+  /// A reload.
+  func configure(clientMetadata: String?) { self.clientMetadata = clientMetadata }
 
   private enum Client {
     /// The client of a provider at the same issuer.

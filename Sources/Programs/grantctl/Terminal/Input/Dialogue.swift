@@ -47,7 +47,7 @@ struct Dialogue {
     return try SecretInput(shell: shell, what: what).parse(line)
   }
 
-  /// A new passphrase of at least so many bytes; twice, since it does not show.
+  /// A new passphrase of at least `shortest` bytes; twice, since it does not show.
   mutating func newPassphrase(_ prompt: String, shortest: Int) async throws(Failure) -> SecretText {
     let passphrase = try await secret("passphrase", prompt: prompt)
     // Exposed to be measured, and compared with the next input.
