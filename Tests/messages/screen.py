@@ -125,6 +125,11 @@ class Terminal:
             raise Wrong(f"the terminal was {self.settings}, and is {after}")
         return self.text
 
+    @property
+    def echoes(self):
+        """Whether typed text shows now."""
+        return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
+
     def finished(self):
         """The screen at the end of the program."""
         self.end()

@@ -162,6 +162,32 @@ def lock_asks(home):
         must(time.monotonic() - began < LOCK_SECONDS, "the unlock takes long")
 
 
+@case("stopped-prompt")
+def stopped_prompt(home):
+    """A shell that stops a prompt for a secret, and continues it, shows nothing of the secret."""
+    home.start(demo=home.provider())
+    shell = home.terminal("--norc", "--noprofile", "-i", program="/bin/bash", echo=True)
+    shell.type(f"{home.products}/grantctl lock --new-passphrase\n")
+    shell.until(r"is not\s+shown")
+    for _ in range(2):
+        shell.type("\x1a")
+        shell.until("Stopped")
+        shell.text = ""
+        shell.type("fg\n")
+        shell.until("grantctl lock")
+        # The shell has shown the command before it continues the program.
+        wait_until(lambda: not shell.echoes, LOCK_SECONDS, "the echo is off")
+    shell.type(PASSPHRASE + "\n")
+    shell.until(r"same\s+again")
+    shell.type(PASSPHRASE + "\n")
+    shell.until("Locked.")
+    lacks(shell.text, PASSPHRASE)
+    shell.text = ""
+    shell.type("stty -a; echo end:$?\n")
+    shell.until("end:0")
+    shows(shell.text, " echo ")
+
+
 @case("hold")
 def hold(home):
     """The system instance holds all releases, also of cached tokens and over a restart, and records it."""

@@ -3,8 +3,12 @@ import Synchronization
 
 /// The settings of a terminal (termios(3)).
 enum TerminalSettings {
-  /// Those of standard input before the first change; the process sets them again when it exits.
-  private static let original = Mutex<termios?>(nil)
+  /// The address of those of standard input before the first change, or 0. The process sets them again when it exits or
+  /// is stopped.
+  private static let original = Atomic<UInt>(0)
+  /// The address of the settings that the process wants now, or 0. Signal handlers read them, so each value stays
+  /// allocated.
+  private static let wanted = Atomic<UInt>(0)
 
   /// - Returns: the settings before; nil: it is not a terminal, or they could not be set.
   @discardableResult static func change(
@@ -13,8 +17,8 @@ enum TerminalSettings {
     var settings = termios()
     guard isatty(descriptor) == 1, tcgetattr(descriptor, &settings) == 0 else { return nil }
     let before = settings
-    if descriptor == 0 { keep(before) }
     edit(&settings)
+    if descriptor == 0 { keep(before, settings) }
     return tcsetattr(descriptor, moment, &settings) == 0 ? before : nil
   }
 
@@ -26,16 +30,42 @@ enum TerminalSettings {
     return { change(descriptor, TCSADRAIN) { $0.c_lflag |= shown } }
   }
 
-  private static func keep(_ settings: termios) {
-    let isFirst = original.withLock { original in
-      defer { original = original ?? settings }
-      return original == nil
+  private static func keep(_ before: termios, _ now: termios) {
+    wanted.store(copy(now), ordering: .sequentiallyConsistent)
+    guard original.load(ordering: .sequentiallyConsistent) == 0 else { return }
+    original.store(copy(before), ordering: .sequentiallyConsistent)
+    // Without waiting for output: the terminal may be stopped.
+    atexit { TerminalSettings.set(TerminalSettings.original) }
+    // Unless a parent ignores it, as for a program without job control.
+    var action = sigaction()
+    sigaction(SIGTSTP, nil, &action)
+    guard unsafeBitCast(action.__sigaction_handler.sa_handler, to: UInt.self) == unsafeBitCast(SIG_DFL, to: UInt.self)
+    else { return }
+    signal(SIGTSTP) { _ in
+      let error = errno
+      TerminalSettings.set(TerminalSettings.original)
+      kill(getpid(), SIGSTOP)
+      errno = error
     }
-    guard isFirst else { return }
-    atexit {
-      guard var settings = TerminalSettings.original.withLock({ $0 }) else { return }
-      // Without waiting for output: the terminal may be stopped.
-      tcsetattr(0, TCSANOW, &settings)
+    // A shell gives the terminal back with its own settings, which show what is typed.
+    signal(SIGCONT) { _ in
+      let error = errno
+      TerminalSettings.set(TerminalSettings.wanted)
+      errno = error
     }
+  }
+
+  /// Async-signal-safe (signal-safety(7)). Does nothing in the background: there the process
+  /// would be stopped for it.
+  private static func set(_ address: borrowing Atomic<UInt>) {
+    let settings = UnsafePointer<termios>(bitPattern: address.load(ordering: .sequentiallyConsistent))
+    guard let settings, tcgetpgrp(0) == getpgrp() else { return }
+    tcsetattr(0, TCSANOW, settings)
+  }
+
+  private static func copy(_ settings: termios) -> UInt {
+    let copy = UnsafeMutablePointer<termios>.allocate(capacity: 1)
+    copy.initialize(to: settings)
+    return UInt(bitPattern: copy)
   }
 }
