@@ -228,6 +228,8 @@ def without_terminal(stage, person):
     answer = person.run("setup", "nothing")
     same(answer.returncode, 7, "the exit status")
     shows(answer.stderr, "is not a provider, a template or an issuer URL")
+    shows(person.run("setup", "gogle").stderr, "Did you mean `grantctl setup google`?")
+    shows(person.run("setup", "uber").stderr, "the section of the template uber is written by hand", "docs/providers.md")
     answer = person.run("setup", "http://login.example.com", "work", "--name", "mine")
     same(answer.returncode, 64, "the exit status of plain http")
     shows(answer.stderr, "http://login.example.com is not https",

@@ -91,7 +91,8 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
   /// The next step, if the error itself has no better hint.
   public var defaultHint: String {
     switch self {
-    case .unknownAccount: "See the accounts with `grantctl list`; add one with `grantctl login PROVIDER ACCOUNT`."
+    case .unknownAccount:
+      "See the accounts with `grantctl list`; add one with `grantctl setup`, or at a provider that exists with `grantctl login PROVIDER ACCOUNT`."
     case .unknownProvider: "See the configured providers with `grantctl status`, or add a [provider.NAME] section."
     case .unknownLogin: "Start again with `grantctl login`."
     case .notPermitted: "Ask an admin for a [[rule]] that allows it."

@@ -23,6 +23,12 @@ public struct SetupTemplate: Sendable {
   /// Issuers of this provider begin with one of these.
   public var issuers: [String] = []
 
+  /// The templates of `config/providers.d` that are not among ``all``: each needs decisions that only docs/providers.md
+  /// explains.
+  public static let writtenByHand: Set = [
+    "7pass", "github-oauth", "google-service-account", "oauth2", "oidc", "salesforce", "slack-bot", "uber",
+  ]
+
   public static func named(_ name: String) -> SetupTemplate? { all.first { $0.name == name.lowercased() } }
 
   public static func of(issuer: String) -> SetupTemplate? {

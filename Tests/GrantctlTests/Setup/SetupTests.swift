@@ -1,4 +1,5 @@
 import BrokerAPI
+import Foundation
 import ProviderTemplates
 import TestSupport
 import Testing
@@ -6,6 +7,15 @@ import Testing
 @testable import grantctl
 
 @Suite struct SetupTests {
+  @Test("each template is filled in by setup, or is named as one that is written by hand")
+  func coversTemplates() throws {
+    let top = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..").standardized
+    let files = try FileManager.default.contentsOfDirectory(atPath: top.appending(path: "config/providers.d").path())
+    let known = Set(SetupTemplate.all.map(\.name))
+    #expect(known.isDisjoint(with: SetupTemplate.writtenByHand))
+    #expect(Set(files.map { String($0.dropLast(".toml".count)) }) == known.union(SetupTemplate.writtenByHand))
+  }
+
   @Test("an issuer is accepted as it is pasted")
   func issuers() {
     let table: [(String, String?)] = [

@@ -30,7 +30,10 @@ struct ListCommand: BrokerCommand {
         "No accounts at \(Cell(provider).text). Sign in with: "
           + shell.command("login \(ShellWord.quoted(provider)) ACCOUNT"))
     }
-    if accounts.isEmpty { return shell.printNoAccounts() }
+    if accounts.isEmpty {
+      let status = try? await shell.ask(BrokerStatus.self, NoParams()).value()
+      return shell.printNoAccounts(providers: status?.providers ?? 0)
+    }
     shell.print(Self.table(accounts, now: shell.now))
     if let next = found.next { shell.terminal.print("There are more: " + shell.command("list --after \(next)")) }
   }

@@ -50,10 +50,11 @@ extension Shell {
     return ["\(error.message) (\(when))", end, adapted(error.hint)].map(terminal.users.named).filter { !$0.isEmpty }
   }
 
-  /// What to do where there is no account.
-  func printNoAccounts() {
-    terminal.print("No accounts yet. Step by step: \(command("setup"))")
-    terminal.print("At a provider that exists: \(command("login PROVIDER ACCOUNT"))")
-    terminal.print("The providers: \(command("provider list"))")
+  /// The next steps if there is no account.
+  func printNoAccounts(providers: Int) {
+    terminal.print("No accounts yet. Step by step:", command: command("setup"))
+    guard providers > 0 else { return }
+    terminal.print("At a provider that exists:", command: command("login PROVIDER ACCOUNT"))
+    terminal.print("The providers:", command: command("provider list"))
   }
 }

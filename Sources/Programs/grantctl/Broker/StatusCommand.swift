@@ -60,7 +60,7 @@ struct StatusCommand: BrokerCommand {
     shell.terminal.print(columns.map { SafeText.wrapped(head, columns: $0) } ?? [head])
     shell.terminal.print(fields.lines(within: columns, colour: shell.terminal.usesColour))
     shell.terminal.print("")
-    if accounts.isEmpty { shell.printNoAccounts() } else { show(accounts, status, shell) }
+    if accounts.isEmpty { shell.printNoAccounts(providers: status.providers) } else { show(accounts, status, shell) }
     let problems = Problems(status, accounts, shell)
     if !problems.all.isEmpty { shell.print(problems) }
   }

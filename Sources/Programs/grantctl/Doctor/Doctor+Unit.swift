@@ -11,9 +11,8 @@ extension Doctor {
     }
     guard shell.terminal.services.runs(instance) else {
       let manager = instance == .user ? "no systemd manager of this user runs here" : "systemd does not run here"
-      return DoctorReport.Item(
-        "unit", .skipped, manager,
-        hint: answers ? nil : "Start the broker without a unit: `\(ServiceManagers.command(instance))`.")
+      // The item of the socket has the command that starts the broker.
+      return DoctorReport.Item("unit", .skipped, manager)
     }
     guard let systemctl = shell.terminal.programs.find("systemctl") else {
       return DoctorReport.Item("unit", .skipped, "there is no systemctl here")

@@ -44,16 +44,26 @@ extension Setup {
       let same = given.name == nil ? known.first { $0.profile == template.name } : nil
       return same.map { .existing($0) } ?? .template(template)
     }
-    guard let issuer = IssuerText(word) else {
-      throw Failure(
-        .unknownName, "\(SafeText.line(word)) is not a provider, a template or an issuer URL",
-        hints: ["Templates: \(SetupTemplate.names)", "An issuer: `grantctl setup https://login.example.com`"])
-    }
+    guard let issuer = IssuerText(word) else { throw unknown(word) }
     // A name that no provider has is for a further one.
     let same = given.name == nil ? known.first { issuer.candidates.contains($0.issuer ?? "") } : nil
     if let same { return .existing(same) }
     if let template = issuer.candidates.lazy.compactMap(SetupTemplate.of).first { return .template(template) }
     return .issuer(issuer)
+  }
+
+  private func unknown(_ word: String) -> Failure {
+    if SetupTemplate.writtenByHand.contains(word.lowercased()) {
+      return Failure(
+        .unknownName, "the section of the template \(word.lowercased()) is written by hand",
+        hints: ["docs/providers.md describes it. Then: `\(shell.command("reload"))`"])
+    }
+    let meant = UsageHints.near(word, SetupTemplate.all.map(\.name))
+    return Failure(
+      .unknownName, "\(SafeText.line(word)) is not a provider, a template or an issuer URL",
+      hints: (meant.map { ["Did you mean `\(shell.command("setup \($0)"))`?"] } ?? []) + [
+        "Templates: \(SetupTemplate.names)", "An issuer: `\(shell.command("setup https://login.example.com"))`",
+      ])
   }
 
   /// A client that was entered wrongly is replaced by the given one, as long as no account uses it.

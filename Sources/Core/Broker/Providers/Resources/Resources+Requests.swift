@@ -61,7 +61,11 @@ extension Resources {
     switch error.kind {
     case .tooLarge:
       return RPCError(.providerError, message, hint: "Report it to the operator of \(url.host() ?? "the server").")
-    case .notSent, .lost, .timedOut, .unreadable:
+    case .notSent:
+      return RPCError(
+        .temporarilyUnavailable, message,
+        hint: "Check the address and the network. The address of an issuer is for `grantctl setup`.", retryAfter: 30)
+    case .lost, .timedOut, .unreadable:
       return RPCError(
         .temporarilyUnavailable, message, hint: "See the answer with `curl -v \(url.absoluteString)`.", retryAfter: 30)
     }

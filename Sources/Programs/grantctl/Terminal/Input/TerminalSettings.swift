@@ -47,7 +47,7 @@ enum TerminalSettings {
       kill(getpid(), SIGSTOP)
       errno = error
     }
-    // A shell gives the terminal back with its own settings, which show what is typed.
+    // A shell gives the terminal back with its own settings, which show typed text.
     signal(SIGCONT) { _ in
       let error = errno
       TerminalSettings.set(TerminalSettings.wanted)
