@@ -15,7 +15,7 @@ def refused(scene, broker, resource, *words):
     text = broker.refused("login", scene.url(resource), "notes")
     for word in words:
         must(word in text, f"“{word}” is missing: {text}")
-    must("hint" in text.lower() or "grantctl" in text or "Report" in text or "curl" in text, f"no next step: {text}")
+    must("hint" in text.lower() or "grantctl" in text or "Report" in text, f"no next step: {text}")
     must(all(ord(character) >= 0x20 or character == "\n" for character in text), f"control characters: {text!r}")
     same(broker.providers(), [], "the providers")
     same(broker.call("account.list")["accounts"], [], "the accounts")
@@ -125,7 +125,7 @@ def no_resource(scene):
     refused(scene, broker, resource, "without a token", "RFC 9728")
     must("https" in broker.refused("login", "http://mcp.example.com/mcp"), "plain http")
     resource.url = f"http://127.0.0.1:{free_ports()[0]}"
-    refused(scene, broker, resource, "curl")
+    refused(scene, broker, resource, "connection refused", "Check the address", "setup")
 
 
 @case

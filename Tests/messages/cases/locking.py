@@ -180,7 +180,8 @@ def stopped_prompt(home):
     shell.type(PASSPHRASE + "\n")
     shell.until(r"same\s+again")
     shell.type(PASSPHRASE + "\n")
-    shell.until("Locked.")
+    # What is typed before the shell's prompt is discarded.
+    shell.until(r"Locked\.[^#$]*[#$] ")
     lacks(shell.text, PASSPHRASE)
     shell.text = ""
     shell.type("stty -a; echo end:$?\n")
