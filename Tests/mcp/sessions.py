@@ -19,7 +19,7 @@ from streaming import Streaming
 
 # Seconds, calls, lifetime of a token, restarts of the broker.
 SHORT, LONG = (40, 120, 8, 2), (600, 500, 20, 2)
-LATER_MILLISECONDS, ROUNDS = 5, 16
+LATER_MILLISECONDS, EVENTS = 5, 120
 PROCESSES = 20
 # Seconds of many processes, and the lifetime of their tokens.
 SHORT_CROWD, LONG_CROWD = (20, 5), (600, 30)
@@ -97,7 +97,10 @@ def first_event(port, path, headers):
 
 @case
 def first_event_later(scene):
-    """The first event of an answer comes less than 5 ms later than directly (medians)."""
+    """The first event of an answer comes less than 5 ms later than directly.
+
+    Other work of the machine makes an event later, and none earlier: the quickest quarters are compared.
+    """
     authorization = scene.authorization()
     server = scene.closing.enter_context(contextlib.closing(Streaming(authorization)))
     broker = scene.start()
@@ -105,18 +108,14 @@ def first_event_later(scene):
     token = next(iter(authorization.tokens))
     session = "fixed"
     server.sessions[session] = {"events": []}
-    rounds = []
-    # Other work of the machine makes a round slower, and none faster.
-    while len(rounds) < ROUNDS and not (rounds and min(rounds)[0] < LATER_MILLISECONDS):
-        direct, through = [], []
-        for _ in range(30):
-            direct.append(first_event(server.listener.server_address[1], "/mcp",
-                                      {"Authorization": f"Bearer {token}", "Mcp-Session-Id": session}))
-            through.append(first_event(broker.address, "/forward/notes/mcp", {"Mcp-Session-Id": session}))
-        rounds.append((statistics.median(through) - statistics.median(direct), statistics.median(direct)))
-    later, base = min(rounds)
-    print(f"# first event: {base:.2f} ms directly, {later:.2f} ms later through the broker")
-    must(later < LATER_MILLISECONDS, f"the first event comes {later:.1f} ms later")
+    direct, through = [], []
+    for _ in range(EVENTS):
+        direct.append(first_event(server.listener.server_address[1], "/mcp",
+                                  {"Authorization": f"Bearer {token}", "Mcp-Session-Id": session}))
+        through.append(first_event(broker.address, "/forward/notes/mcp", {"Mcp-Session-Id": session}))
+    base, later = (statistics.quantiles(times, n=4)[0] for times in (direct, through))
+    print(f"# first event: {base:.2f} ms directly, {later - base:.2f} ms later through the broker")
+    must(later - base < LATER_MILLISECONDS, f"the first event comes {later - base:.1f} ms later")
 
 
 @case

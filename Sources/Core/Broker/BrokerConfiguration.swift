@@ -110,7 +110,7 @@ enum Limit {
   /// Bytes of an answer of `audit.list`: it fits a line of the socket.
   static let auditAnswer = 192 << 10
   /// Accounts that a connection's fast road remembers.
-  static let accountsPerLane = 64
+  static let accountsPerConnection = 64
   /// Callers whose rates are kept; the others share one.
   static let callerRates = 4096
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
@@ -249,7 +249,7 @@ enum Limit {
   /// after a reload.
   static let conflicts = 8
   /// How soon a store that fails is tried again; then every ``longestSleep``.
-  static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
+  static let repairDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
   /// The same of a database that several brokers share.
   static let sharedStorePause = Duration.milliseconds(500)
   /// How often it is looked whether what is on disk is still there.

@@ -9,7 +9,7 @@ public protocol HTTPApplication: Sendable {
   /// Refusals by a request's head, before the application sees it.
   var checks: HTTPHeadChecks { get }
   /// The slots. Called once, on the server's event loop.
-  func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces
+  func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any ConnectionLimits
 }
 
 public enum HTTPHeadChecks: Sendable {
@@ -22,7 +22,7 @@ public enum HTTPHeadChecks: Sendable {
 }
 
 /// Assigns slots at a server, and chooses connections to evict. Used on the server's event loop.
-public protocol HTTPPlaces: AnyObject {
+public protocol ConnectionLimits: AnyObject {
   /// A connection was accepted: it is begun (``HTTPConnection/begin(_:)``) or closed, now or later.
   func accepted(_ connection: HTTPConnection)
   /// It was closed, by whomever.
@@ -46,7 +46,7 @@ extension CallerApplication {
 
   public var checks: HTTPHeadChecks { .programs }
 
-  public func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces {
+  public func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any ConnectionLimits {
     HolderConnectionLimits(self, limits, on: loop, logger)
   }
 }

@@ -8,7 +8,7 @@ import Synchronization
 // The reads of the store.
 extension SQLiteStore {
   public func load() async throws(StoreError) -> StoredState {
-    if home.withLock({ !$0.rescued.isEmpty }) { try await commit([]) }
+    if home.withLock({ !$0.emergencySaves.isEmpty }) { try await commit([]) }
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a separate connection: decrypting the secrets of many accounts takes seconds, and commits continue during this
     // time.
@@ -55,7 +55,7 @@ extension SQLiteStore {
   public func loadRest() async throws(StoreError) -> StoredState {
     var state = try await salvaging { () throws(StoreError) in try await self.reading(StoredState.readRest) }
     await keepNote(of: state.setAside)
-    for one in home.withLock({ $0.rescued }) { state.merge(one.rest) }
+    for one in home.withLock({ $0.emergencySaves }) { state.merge(one.rest) }
     return state
   }
 
@@ -64,7 +64,7 @@ extension SQLiteStore {
       try await self.page(after: account, most: most)
     }
     await keepNote(of: unnamed)
-    return withRescued(page, after: account, most: most)
+    return withEmergencySaves(page, after: account, most: most)
   }
 
   private func page(

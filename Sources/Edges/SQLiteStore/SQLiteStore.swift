@@ -31,7 +31,7 @@ public final class SQLiteStore: Store {
     }
     private(set) var sealer: Sealer
     /// Changes that are not in the database yet.
-    var rescued: [EmergencySave] = []
+    var emergencySaves: [EmergencySave] = []
     var commits: CommitCount
     /// The disk was read-only at the start: nothing can be written before the database is opened again.
     var isReadOnly: Bool
@@ -57,7 +57,7 @@ public final class SQLiteStore: Store {
     /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
     let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
     /// At the end of a run, when the others may hang on a disk.
-    let rescuing = DispatchQueue(label: "grantd.store.rescuing")
+    let emergency = DispatchQueue(label: "grantd.store.emergency")
   }
 
   struct UnreadableRows {
@@ -95,7 +95,7 @@ public final class SQLiteStore: Store {
   /// While the lock's file is looked at, and made again.
   let owning = Mutex(())
   /// While a file of accounts that the state did not take is replaced or removed.
-  let rescueFiles = Mutex(())
+  let emergencyFiles = Mutex(())
   let inbox = Mutex(Inbox(limit: waitingLimit))
   /// Memory of the packed accounts.
   let memory = PackedMemory()
@@ -241,11 +241,11 @@ public final class SQLiteStore: Store {
     try home.withLock { $0.files }?.examine()
     try examineContents()
     let sealer = sealer
-    let rescued = home.withLock { $0.rescued }
+    let saves = home.withLock { $0.emergencySaves }
     // The log has rolled back data too.
     defer { written(to: .log) }
     try database.write { db in
-      try put(rescued, in: db, sealer)
+      try put(saves, in: db, sealer)
       for commit in group {
         for change in commit.changes { try change.apply(to: db, sealer: sealer) }
         try commit.work?(db, sealer)
@@ -256,7 +256,7 @@ public final class SQLiteStore: Store {
     home.withLock { $0.commits.committed(sealer) }
     try home.withLock { $0.files }?.examine()
     try examineDatabase()
-    removeRescued(rescued)
+    removeEmergencySaves(saves)
     opening.onWritePoint?(.committed)
     checkpointGrownLog(database)
   }

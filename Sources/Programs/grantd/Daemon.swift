@@ -53,8 +53,8 @@ struct Daemon: Sendable {
         .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
     }
     let opening = StoreOpening(places: places, settings: settings, notifier: notifier, logger: logger)
-    let own = try opening.own(rescue)
-    try await rescue.takeOver(into: own, logger)
+    let own = try opening.own(emergencyStore)
+    try await emergencyStore.takeOver(into: own, logger)
     let store = try await opening.store(own)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(
@@ -142,8 +142,8 @@ struct Daemon: Sendable {
     let loss = await broker.loss
     let unsaved = await broker.unsaved()
     var failure =
-      if let loss { rescue.lost(unsaved, to: loss) } else {
-        await rescue.save(unsaved, with: broker.unsavedRest(), of: own, because: broker.storeFailure)
+      if let loss { emergencyStore.lost(unsaved, to: loss) } else {
+        await emergencyStore.save(unsaved, with: broker.unsavedRest(), of: own, because: broker.storeFailure)
       }
     let left = stopBegan + Self.stopTime - Live.uptime()
     let closing = max(.seconds(1), min(Self.closingTime, left))
@@ -254,7 +254,7 @@ struct Daemon: Sendable {
     return configuration
   }
 
-  private var rescue: EmergencyStore {
+  private var emergencyStore: EmergencyStore {
     let folders = [places.socketPath(settings), places.defaultSocket].map { socket in
       socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
     }

@@ -69,7 +69,7 @@ struct EmergencyStore {
     var errors: [String] = []
     for path in paths {
       do throws(StoreError) {
-        try await store.rescue(accounts, with: rest, to: path, id: UUID().uuidString)
+        try await store.writeEmergencySave(accounts, with: rest, to: path, id: UUID().uuidString)
         return DaemonFailure(
           message: "\(message); they are in \(path)",
           hint: "Start grantd again before \(end): the next start takes them over.", status: 1)

@@ -29,7 +29,7 @@ struct StoreOpening {
       settings.store.keyFile, folder: places.stateFolder(settings), credentials: places.credentialsDirectory)
   }
 
-  func own(_ rescue: EmergencyStore) throws -> SQLiteStore {
+  func own(_ emergencyStore: EmergencyStore) throws -> SQLiteStore {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
       let keys = try keys()
@@ -54,7 +54,7 @@ struct StoreOpening {
       return store
     } catch {
       var failure = DaemonFailure(error)
-      if case .corrupt = error { rescue.mention(in: &failure) }
+      if case .corrupt = error { emergencyStore.mention(in: &failure) }
       throw failure
     }
   }

@@ -289,7 +289,7 @@ import Testing
   @Test("More accounts in turn than it remembers are each answered with their own token")
   func many() async throws {
     let store = MemoryStore()
-    let names = (0..<(Limit.accountsPerLane * 2)).map { "a\($0)" }
+    let names = (0..<(Limit.accountsPerConnection * 2)).map { "a\($0)" }
     for name in names { try await store.signIn(name) }
     let rig = try await Rig(store: store, configuration: .plain(rules: [Self.rule]))
     let lane = rig.router.cachedTokens(for: .process(.user(1000)))

@@ -273,7 +273,7 @@ struct LossTests {
   }
 
   @Test("saves its data other than accounts in the emergency copy, which the next run reads")
-  func rescuedRest() async throws {
+  func saveRest() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     var rest = Sample.state
     (rest.grants, rest.tokens, rest.intents, rest.values) = ([], [], [], [:])
@@ -281,7 +281,7 @@ struct LossTests {
     // More than there is room for.
     rest.registrations[0].clientSecret = Secret(String(repeating: "n", count: 20_000))
     let store = try folder.open()
-    try await store.rescue([], with: rest, to: path, id: "1")
+    try await store.writeEmergencySave([], with: rest, to: path, id: "1")
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
     #expect(try await full.loadEmergencySave(from: path).failure != nil)
@@ -369,7 +369,7 @@ struct LossTests {
   @Test(
     "and what it does not take at the end is kept in memory and in the file while the next run's disk is full as well",
     arguments: [true, false])
-  func rescuedOnFullDisk(endsFull: Bool) async throws {
+  func saveOnFullDisk(endsFull: Bool) async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let old = Sample.grant("b", refresh: "the older")
     var new = old
@@ -378,7 +378,8 @@ struct LossTests {
     new.refreshToken = Secret(String(repeating: "n", count: 20_000))
     let store = try folder.open()
     try await store.commit(["a", "c"].map { .putGrant(Sample.grant($0, refresh: $0)) } + [.putGrant(old)])
-    try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: "1")
+    try await store.writeEmergencySave(
+      [store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: "1")
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
     let taken = try await full.loadEmergencySave(from: path)
@@ -401,7 +402,7 @@ struct LossTests {
     await #expect(throws: StoreError.self) { try await full.load() }
     // It has nothing to save of its own, and leaves what is not saved yet.
     if endsFull {
-      try await full.rescue(
+      try await full.writeEmergencySave(
         [full.pack(StoredAccount(grant: Sample.grant("c", refresh: "c"), tokens: [], intent: nil))], to: path, id: "2")
     }
     await full.close()
@@ -414,11 +415,12 @@ struct LossTests {
   }
 
   @Test("and a copy that was merged once is not merged again, even if its file could not be removed")
-  func rescuedOnce() async throws {
+  func saveOnce() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     let grant = Sample.grant("a", refresh: "the newest")
-    try await store.rescue([store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))], to: path, id: "3")
+    try await store.writeEmergencySave(
+      [store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))], to: path, id: "3")
     let copy = try folder.contents(path)
     #expect(try await store.loadEmergencySave(from: path).accounts == [grant.account])
     try await store.commit([.removeGrant(grant.account)])
@@ -429,7 +431,7 @@ struct LossTests {
   }
 
   @Test("and of several files the newest form of each account counts, in memory and on disk", arguments: [false, true])
-  func rescuedTwice(isOtherSignIn: Bool) async throws {
+  func saveTwice(isOtherSignIn: Bool) async throws {
     let paths = [folder.path + "/one.unsaved.db", folder.path + "/other.unsaved.db"]
     let old = Sample.grant("a", refresh: "0")
     var forms = [old, old]
@@ -442,7 +444,7 @@ struct LossTests {
     try await store.commit([.putGrant(old)])
     for (number, path) in paths.enumerated() {
       let packed = store.pack(StoredAccount(grant: forms[number], tokens: [], intent: nil))
-      try await store.rescue([packed], to: path, id: "\(number)")
+      try await store.writeEmergencySave([packed], to: path, id: "\(number)")
     }
     await store.close()
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
@@ -450,7 +452,7 @@ struct LossTests {
     let page = try await full.accounts(after: nil, most: 10)
     #expect(try page.map { try $0.read(.whole).grant } == [forms[0]])
     // All of it is in the one file then.
-    try await full.rescue([], to: paths[1], id: "2")
+    try await full.writeEmergencySave([], to: paths[1], id: "2")
     #expect(!FileManager.default.fileExists(atPath: paths[0]))
     await full.close()
     let again = try folder.open()
@@ -460,7 +462,7 @@ struct LossTests {
   }
 
   @Test("and a later sign-in than that of a database that an older copy replaced is taken over")
-  func rescuedAfterCopy() async throws {
+  func saveAfterCopy() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let old = Sample.grant("a", refresh: "the older sign-in")
     var new = Sample.grant("a", refresh: "the newer sign-in")
@@ -469,7 +471,8 @@ struct LossTests {
     for (later, id) in [(Duration.seconds(-60), "1"), (.seconds(60), "2")] {
       new.loggedInAt = old.loggedInAt + later
       new.generation = old.generation - 1
-      try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: id)
+      try await store.writeEmergencySave(
+        [store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: id)
       #expect(try await store.loadEmergencySave(from: path).accounts == (later > .zero ? [new.account] : []))
     }
     #expect(try await store.load().grants == [new])
@@ -477,7 +480,7 @@ struct LossTests {
   }
 
   @Test("and an account whose secrets cannot be opened does not keep the others, and is kept itself, stop by stop")
-  func rescuedDamage() async throws {
+  func saveDamage() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     for stop in 1...12 {
@@ -487,7 +490,7 @@ struct LossTests {
         grant.loggedInAt = grant.loggedInAt + .seconds(stop)
         return store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))
       }
-      try await store.rescue(accounts, to: path, id: "\(stop)")
+      try await store.writeEmergencySave(accounts, to: path, id: "\(stop)")
       try SQLiteConnection(path: path).write {
         try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
       }
@@ -506,14 +509,14 @@ struct LossTests {
   }
 
   @Test("and such an account stays in a file while the disk refuses writes, even if another replaces it")
-  func rescuedDamageOnFullDisk() async throws {
+  func saveDamageOnFullDisk() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     let accounts = ["a", "b"].map { name in
       let token = String(repeating: name, count: 20_000)
       return store.pack(StoredAccount(grant: Sample.grant(name, refresh: token), tokens: [], intent: nil))
     }
-    try await store.rescue(accounts, to: path, id: "1")
+    try await store.writeEmergencySave(accounts, to: path, id: "1")
     await store.close()
     try SQLiteConnection(path: path).write {
       try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
@@ -522,7 +525,7 @@ struct LossTests {
     let taken = try await full.loadEmergencySave(from: path)
     #expect(taken.unreadable == [accounts[0].account] && taken.failure != nil)
     #expect(!FileManager.default.fileExists(atPath: path + ".unreadable"))
-    try await full.rescue([], to: path, id: "2")
+    try await full.writeEmergencySave([], to: path, id: "2")
     await full.close()
     let kept = try SQLiteConnection(path: path + ".unreadable").read {
       try $0.rows("SELECT account FROM grants").compactMap { $0[0].text }
@@ -535,11 +538,11 @@ struct LossTests {
   }
 
   @Test("and a commit that ends after the file was rewritten leaves it there")
-  func rescuedBeforeLateCommit() async throws {
+  func saveBeforeLateCommit() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let first = try folder.open()
     let b = first.pack(StoredAccount(grant: Sample.grant("b", refresh: "b"), tokens: [], intent: nil))
-    try await first.rescue([b], to: path, id: "1")
+    try await first.writeEmergencySave([b], to: path, id: "1")
     await first.close()
     let isLate = Mutex(false)
     let hangs = Mutex(false)
@@ -556,7 +559,7 @@ struct LossTests {
     async let taken = store.loadEmergencySave(from: path)
     #expect(await eventually { isLate.withLock { $0 } })
     let c = store.pack(StoredAccount(grant: Sample.grant("c", refresh: "c"), tokens: [], intent: nil))
-    try await store.rescue([c], to: path, id: "2")
+    try await store.writeEmergencySave([c], to: path, id: "2")
     release.signal()
     #expect(try await taken.failure == nil)
     #expect(FileManager.default.fileExists(atPath: path))
@@ -567,7 +570,7 @@ struct LossTests {
   }
 
   @Test("and another user's file is left alone")
-  func rescuedForeign() async throws {
+  func saveForeign() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     #expect(
@@ -578,7 +581,7 @@ struct LossTests {
   }
 
   @Test("and an unreadable copy is moved aside, and none is read from a folder that others may write")
-  func rescuedElsewhere() async throws {
+  func saveElsewhere() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     #expect(
@@ -590,13 +593,15 @@ struct LossTests {
     let shared = folder.path + "/shared"
     mkdir(shared, 0o777)
     chmod(shared, 0o777)
-    await #expect(throws: StoreError.self) { try await store.rescue([], to: shared + "/grantd.unsaved.db", id: "4") }
+    await #expect(throws: StoreError.self) {
+      try await store.writeEmergencySave([], to: shared + "/grantd.unsaved.db", id: "4")
+    }
     #expect(try FileManager.default.contentsOfDirectory(atPath: shared).isEmpty)
     await store.close()
   }
 
   @Test("and what it does not take at the end of a run is taken from elsewhere by the next", arguments: [true, false])
-  func rescued(isNewer: Bool) async throws {
+  func mergedSave(isNewer: Bool) async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
     let old = Sample.grant("a", refresh: "the older")
@@ -605,8 +610,8 @@ struct LossTests {
     new.refreshToken = Secret("the newest")
     try await store.commit([.putGrant(old)])
     let packed = store.pack(StoredAccount(grant: new, tokens: [Sample.token("a", access: "late")], intent: nil))
-    try await store.rescue([packed], to: path, id: "5")
-    try await store.rescue([packed], to: path, id: "6")
+    try await store.writeEmergencySave([packed], to: path, id: "5")
+    try await store.writeEmergencySave([packed], to: path, id: "6")
     await store.close()
     #expect(try folder.mode(path) == 0o600)
     #expect(try folder.contents(path).range(of: Data("the newest".utf8)) == nil)

@@ -17,7 +17,7 @@ extension Journal {
     outage = (error, since: failingSince ?? now)
     if error.isLoss, !isLost {
       // Data missing from the disk exist only in memory: the database is rebuilt at once.
-      if let pause = mending.hurry() { waiters.wake(pause) }
+      if let pause = repairState.hurry() { waiters.wake(pause) }
     }
     if isNew {
       emit(
@@ -27,8 +27,8 @@ extension Journal {
     runtime.summary.changed()
     // A write now would change another broker's state.
     if case .owned = error { return runtime.lifecycle.lost(error) }
-    guard mending.recovery == nil, !isStopped else { return }
-    mending.recovery = .trying
+    guard repairState.recovery == nil, !isStopped else { return }
+    repairState.recovery = .trying
     Task { await recover() }
   }
 
@@ -36,7 +36,7 @@ extension Journal {
     guard failure != nil else { return }
     logger.notice("the state can be written again")
     outage = nil
-    mending.ended = uptime
+    repairState.ended = uptime
     emit(Event(type: .storeRecovered, at: now.seconds))
     runtime.summary.changed()
     waiters.wake(.store)
@@ -50,13 +50,13 @@ extension Journal {
   private func recover() async {
     while failure != nil, !isStopped {
       let key = waiters.newWork()
-      mending.pause = key
+      repairState.pause = key
       await wait(for: key, until: uptime + nextDelay)
-      mending.pause = nil
+      repairState.pause = nil
       guard failure != nil, !isStopped else { break }
       await tryStore()
     }
-    mending.recovery = nil
+    repairState.recovery = nil
     // It may have failed again in the interim.
     if let failure, !isStopped { failed(failure) }
   }
@@ -64,7 +64,7 @@ extension Journal {
   /// A database on another machine that restarts is used again at once.
   private var nextDelay: Duration {
     if case .shared? = failure { return Limit.sharedStorePause }
-    return mending.nextDelay(at: uptime)
+    return repairState.nextDelay(at: uptime)
   }
 
   /// One commit shows whether the disk accepts writes again. A damaged or missing database is rebuilt from memory,
@@ -85,10 +85,10 @@ extension Journal {
   /// One at a time: a concurrent caller finds it done, or repeats it.
   private func rebuild() async {
     // Memory is older than the rows that other brokers wrote.
-    guard mending.recovery != .rebuilding, !isShared else { return }
+    guard repairState.recovery != .rebuilding, !isShared else { return }
     // A commit during the copy of memory is in the copy or fails: never only in the old database.
-    mending.recovery = .rebuilding
-    defer { if mending.recovery == .rebuilding { mending.recovery = .trying } }
+    repairState.recovery = .rebuilding
+    defer { if repairState.recovery == .rebuilding { repairState.recovery = .trying } }
     await awaitCommits()
     guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved.waiting
@@ -174,8 +174,8 @@ extension Journal {
     // Even with a known full disk: damage may have occurred since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await examineNow() }
     // It ends, and the stop waits no longer than it may.
-    while mending.recovery == .rebuilding { await system.sleep(.milliseconds(100)) }
-    if failure?.isLoss == true, mending.recovery != .rebuilding { await rebuild() }
+    while repairState.recovery == .rebuilding { await system.sleep(.milliseconds(100)) }
+    if failure?.isLoss == true, repairState.recovery != .rebuilding { await rebuild() }
   }
 
   /// Waits until no commit is under way, but not for one that hangs.

@@ -23,7 +23,7 @@ final class Journal: Piece {
   var known = KnownRevisions()
   /// Rows on disk that cannot be read, except those of known accounts.
   private(set) var setAside: [SetAsideRow] = []
-  var mending = Mending()
+  var repairState = RepairState()
   var examination: Examination
   private var locks = Locks<AccountName>()
   private(set) var source: (any JournalSource)?
@@ -148,7 +148,7 @@ final class Journal: Piece {
     _ body: () async throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     // SQLite takes commits into a file that was removed, and they are lost.
-    if let failure, failure.isLoss || mending.recovery == .rebuilding { throw failure }
+    if let failure, failure.isLoss || repairState.recovery == .rebuilding { throw failure }
     let begun = uptime
     let number = commits.begin(at: begun)
     let result: Result

@@ -86,7 +86,7 @@ public final class ConnectionForwardCache {
     let url = sent.request.url
     let prefix = String(sent.target.dropLast(forward.target.utf8.count))
     let known = Known(sent, slot, prefix: prefix, host: APIRequest(method: sent.method, url: url).host)
-    if kept.count >= Limit.accountsPerLane { kept = [:] }
+    if kept.count >= Limit.accountsPerConnection { kept = [:] }
     kept[forward.account] = known
     latest = (forward.account, known)
   }

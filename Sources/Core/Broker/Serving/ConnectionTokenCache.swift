@@ -82,11 +82,11 @@ final class ConnectionTokenCache: CachedTokens {
       switch cache.find(name, for: principal) {
       case .found(let found): known = Known(account, found)
       case .refused(let slot, let epoch):
-        if refusals.count >= Limit.accountsPerLane { refusals = [:] }
+        if refusals.count >= Limit.accountsPerConnection { refusals = [:] }
         refusals[name] = (slot, epoch)
       case .none: break
       }
-      if others.count >= Limit.accountsPerLane { others = [:] }
+      if others.count >= Limit.accountsPerConnection { others = [:] }
       others[name] = known
     }
     latest = known

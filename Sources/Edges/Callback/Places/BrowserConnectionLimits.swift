@@ -3,7 +3,7 @@ import HTTPServer
 import NIOCore
 
 /// Places by browser user: a user has as many as there are; once others wait, as many as each of them. Lives on one loop.
-final class BrowserConnectionLimits: HTTPPlaces {
+final class BrowserConnectionLimits: ConnectionLimits {
   /// A connection that is read.
   private struct Open {
     let connection: HTTPConnection

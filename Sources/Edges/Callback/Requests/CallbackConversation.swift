@@ -11,7 +11,9 @@ struct CallbackApplication: HTTPApplication {
   /// It has its own names, and it is for browsers (``RequestClassifier``).
   var checks: HTTPHeadChecks { .none }
 
-  func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces { places.value }
+  func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any ConnectionLimits {
+    places.value
+  }
 }
 
 /// One connection: one request, one answer.

@@ -4,7 +4,7 @@ import NIOCore
 
 /// The connections of one server, from accept to their end. Lives on the server's own loop; they are served by all loops.
 final class Connections {
-  private let places: any HTTPPlaces
+  private let places: any ConnectionLimits
   private let loop: any EventLoop
   private let served: [ObjectIdentifier: NIOLoopBound<ServedConnections>]
   private var open: [ObjectIdentifier: HTTPConnection] = [:]

@@ -6,7 +6,7 @@ import Principals
 
 /// Places by holder. For a holder's next connection its longest idle one is closed; for another holder's one of the holder
 /// with the most: the longest idle one, else the one that has been sending a request for the longest time.
-final class HolderConnectionLimits: HTTPPlaces {
+final class HolderConnectionLimits: ConnectionLimits {
   private struct Open {
     let connection: HTTPConnection
     let share: Share

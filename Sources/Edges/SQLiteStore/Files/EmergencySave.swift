@@ -27,8 +27,8 @@ struct EmergencySave: Sendable {
   static func ids(_ values: [String: String]) -> [Substring] { values[value, default: ""].split(separator: " ") }
 
   /// The state's record after these are in it.
-  static func ids(_ values: [String: String], with rescued: [EmergencySave]) -> String {
-    (ids(values) + rescued.map { $0.id[...] }).suffix(remembered).joined(separator: " ")
+  static func ids(_ values: [String: String], with saves: [EmergencySave]) -> String {
+    (ids(values) + saves.map { $0.id[...] }).suffix(remembered).joined(separator: " ")
   }
 }
 
@@ -64,13 +64,13 @@ extension SQLiteStore {
   ///   - rest: further data to keep, if the whole state was lost.
   ///   - path: in a folder of this user, on another file system than the state.
   ///   - id: unique: merged data are not merged again.
-  public func rescue(
+  public func writeEmergencySave(
     _ accounts: [any PackedAccount], with rest: StoredState = StoredState(), to path: String, id: String
   ) async throws(StoreError) {
-    let (key, rescued) = home.withLock { ($0.key, $0.rescued) }
+    let (key, saves) = home.withLock { ($0.key, $0.emergencySaves) }
     let names = Set(accounts.map(\.account))
-    let all = accounts + rescued.newest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
-    try await queues.rescuing.run { () throws(StoreError) in
+    let all = accounts + saves.newest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
+    try await queues.emergency.run { () throws(StoreError) in
       try Self.prepareFolder(of: path)
       let draft = path + ".new"
       Self.remove(draft)
@@ -78,7 +78,7 @@ extension SQLiteStore {
       guard descriptor >= 0 else { throw .unwritable(path: draft, detail: systemError(errno)) }
       Glibc.close(descriptor)
       var state = StoredState()
-      for one in rescued { state.merge(one.rest) }
+      for one in saves { state.merge(one.rest) }
       state.merge(rest)
       state.values[EmergencySave.value] = id
       do {
@@ -87,18 +87,18 @@ extension SQLiteStore {
         Self.remove(draft)
         throw .writing(error, at: path)
       }
-      try self.rescueFiles.withLock { _ throws(StoreError) in
+      try self.emergencyFiles.withLock { _ throws(StoreError) in
         // The new one lacks a part of the existing one.
-        if rescued.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path, keeping: true) }
+        if saves.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path, keeping: true) }
         guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
         // A commit that ends only now finds nothing to dispose of.
-        self.home.withLock { $0.rescued = [] }
-        for one in rescued where one.path != path { Self.dispose(of: one) }
+        self.home.withLock { $0.emergencySaves = [] }
+        for one in saves where one.path != path { Self.dispose(of: one) }
       }
     }
   }
 
-  /// Merges the file of ``rescue(_:with:to:id:)``, if the state has an older form of the same sign-in, or none. The
+  /// Merges the file of ``writeEmergencySave(_:with:to:id:)``, if the state has an older form of the same sign-in, or none. The
   /// file is removed once its data are in the state.
   ///
   /// - Throws: if the file cannot be read. One that is permanently unreadable is moved aside first.
@@ -110,19 +110,19 @@ extension SQLiteStore {
     }
     try Self.prepareFolder(of: path)
     return try await queues.commits.run { () throws(StoreError) in
-      let rescued: EmergencySave
+      let save: EmergencySave
       do throws(StoreError) {
-        rescued = try self.rescued(at: path)
+        save = try self.emergencySave(at: path)
       } catch {
         if error.isForGood { Self.putAside(path) }
         throw error
       }
-      guard !rescued.accounts.isEmpty || !rescued.rest.changes.isEmpty else {
-        Self.dispose(of: rescued)
-        return RecoveredState(accounts: [], unreadable: rescued.unreadable)
+      guard !save.accounts.isEmpty || !save.rest.changes.isEmpty else {
+        Self.dispose(of: save)
+        return RecoveredState(accounts: [], unreadable: save.unreadable)
       }
-      self.home.withLock { $0.rescued.append(rescued) }
-      var taken = RecoveredState(accounts: rescued.accounts.keys.sorted(), unreadable: rescued.unreadable)
+      self.home.withLock { $0.emergencySaves.append(save) }
+      var taken = RecoveredState(accounts: save.accounts.keys.sorted(), unreadable: save.unreadable)
       do { try self.transaction([]) } catch { taken.failure = .writing(error, at: self.location) }
       return taken
     }
@@ -131,10 +131,10 @@ extension SQLiteStore {
   // MARK: On the queue
 
   /// More could not have been unsaved, unless the whole state was lost.
-  private static let rescuedMost = 10_000_000
+  private static let accountsAtMost = 10_000_000
 
   /// The part of the file that is newer than the state.
-  private func rescued(at path: String) throws(StoreError) -> EmergencySave {
+  private func emergencySave(at path: String) throws(StoreError) -> EmergencySave {
     let database = try database()
     do {
       let file = try SQLiteConnection(path: path, Opening.writing)
@@ -148,7 +148,7 @@ extension SQLiteStore {
         var rest = try StoredState.readRest(db, sealer: sealer)
         let id = rest.values.removeValue(forKey: EmergencySave.value)
         let accounts = try PackedRows.page(
-          of: db, after: nil, most: Self.rescuedMost, sealer: sealer, in: PackedMemory()
+          of: db, after: nil, most: Self.accountsAtMost, sealer: sealer, in: PackedMemory()
         ).compactMap {
           packed throws(StoreError) -> StoredAccount? in
           do throws(StoreError) {
@@ -194,24 +194,24 @@ extension SQLiteStore {
   }
 
   /// Within the transaction of a commit, before its changes.
-  func put(_ rescued: [EmergencySave], in db: Database, _ sealer: Sealer) throws {
-    guard !rescued.isEmpty else { return }
-    for account in rescued.newest.values where try account.isNewer(than: db) {
+  func put(_ saves: [EmergencySave], in db: Database, _ sealer: Sealer) throws {
+    guard !saves.isEmpty else { return }
+    for account in saves.newest.values where try account.isNewer(than: db) {
       try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
       try account.put(in: db, sealer: sealer)
     }
-    for one in rescued { for change in one.rest.changes { try change.apply(to: db, sealer: sealer) } }
-    let ids = try EmergencySave.ids(StoredState.readRest(db, sealer: sealer).values, with: rescued)
+    for one in saves { for change in one.rest.changes { try change.apply(to: db, sealer: sealer) } }
+    let ids = try EmergencySave.ids(StoredState.readRest(db, sealer: sealer).values, with: saves)
     try Change.putValue(EmergencySave.value, ids).apply(to: db, sealer: sealer)
   }
 
   /// They are on disk.
-  func removeRescued(_ rescued: [EmergencySave]) {
-    guard !rescued.isEmpty else { return }
-    rescueFiles.withLock { _ in
+  func removeEmergencySaves(_ saves: [EmergencySave]) {
+    guard !saves.isEmpty else { return }
+    emergencyFiles.withLock { _ in
       let current = home.withLock { home in
-        defer { home.rescued = [] }
-        return home.rescued
+        defer { home.emergencySaves = [] }
+        return home.emergencySaves
       }
       for one in current { Self.dispose(of: one) }
     }
@@ -235,13 +235,13 @@ extension SQLiteStore {
   private static let mostPutAside = 9
 
   /// The accounts as they will be once the state takes a commit: a page, where `most` are wanted after a name.
-  func withRescued(
+  func withEmergencySaves(
     _ page: [any PackedAccount], after account: AccountName?, most: Int
   ) -> [any PackedAccount] {
-    let rescued = home.withLock { $0.rescued }
-    guard !rescued.isEmpty else { return page }
+    let saves = home.withLock { $0.emergencySaves }
+    guard !saves.isEmpty else { return page }
     var all = Dictionary(page.map { ($0.account, $0) }) { $1 }
-    for (name, stored) in rescued.newest where account.map({ name > $0 }) ?? true {
+    for (name, stored) in saves.newest where account.map({ name > $0 }) ?? true {
       if page.count == most, let last = page.last?.account, name > last { continue }
       all[name] = pack(stored)
     }

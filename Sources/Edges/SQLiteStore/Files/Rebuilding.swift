@@ -55,7 +55,7 @@ extension SQLiteStore {
     report(.drafted)
     try installDraft(report)
     // Memory has them, or later data.
-    removeRescued(home.withLock { $0.rescued })
+    removeEmergencySaves(home.withLock { $0.emergencySaves })
   }
 
   /// Replaces the database with the draft, and opens it.

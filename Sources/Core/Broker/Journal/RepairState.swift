@@ -1,7 +1,7 @@
 extension Journal {
   /// The delay before the disk is tried again. A disk that soon fails again, such as a nearly full one, continues with
   /// longer delays.
-  struct Mending {
+  struct RepairState {
     enum Recovery {
       case trying
       /// The database is being rebuilt: no other commits.
@@ -9,7 +9,7 @@ extension Journal {
     }
 
     var recovery: Recovery?
-    private var delays = Limit.mendingDelays[...]
+    private var delays = Limit.repairDelays[...]
     /// The next try waits for nothing.
     private var isUrgent = false
     /// When it last worked again.
@@ -21,7 +21,7 @@ extension Journal {
     ///
     /// - Returns: the wait to end.
     mutating func hurry() -> Waiters.Key? {
-      (delays, isUrgent, ended) = (Limit.mendingDelays[...], pause == nil, nil)
+      (delays, isUrgent, ended) = (Limit.repairDelays[...], pause == nil, nil)
       return pause
     }
 
@@ -30,7 +30,7 @@ extension Journal {
         isUrgent = false
         return .zero
       }
-      if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.mendingDelays[...] }
+      if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.repairDelays[...] }
       ended = nil
       return delays.popFirst() ?? Limit.longestSleep
     }
