@@ -24,7 +24,7 @@ extension Broker {
         runtime, accounts: accounts, providers: providers, authorizer: door.authorizer, audit: door.audit)
       calls = AuthorizedCalls(
         runtime, accounts: accounts, providers: providers, engine: engine, tokens: requests,
-        authorizer: door.authorizer, approvals: approvals, audit: door.audit, stepUp: configuration.stepUp)
+        authorizer: door.authorizer, approvals: approvals, stepUp: configuration.stepUp)
       credentials = CredentialOffers(runtime, tokens: requests, door: door, configuration.credentials)
       files = FileReleases(
         runtime, accounts: accounts, journal: journal, tokens: requests, authorizer: door.authorizer,

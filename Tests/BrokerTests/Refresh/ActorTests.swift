@@ -22,10 +22,13 @@ import Testing
     return .plain(rules: [subject] + (rule.map { [$0] } ?? []))
   }
 
-  private func rig(_ rule: Rule) async throws -> Rig {
+  /// - Parameter burst: the caller's requests, of which none comes back.
+  private func rig(_ rule: Rule?, burst: Int? = nil) async throws -> Rig {
     let store = MemoryStore()
     for name in ["work", "robot"] { try await store.signIn(name) }
-    let rig = try await Rig(store: store, configuration: Self.configuration(rule))
+    var configuration = Self.configuration(rule)
+    if let burst { configuration.callerLimits.burst = burst }
+    let rig = try await Rig(store: store, configuration: configuration)
     rig.transport.answer(.token) { request throws(TransportError) in
       guard request.form["subject_token"] != nil else { return try TokenServer.rotating(request) }
       return reply(
@@ -101,6 +104,43 @@ import Testing
     await rig.broker.trail.flush()
     let used = rig.audit.records.filter { $0.entry.method == TokenExchange.name && $0.entry.result == AuditEntry.ok }
     #expect(Set(used.compactMap(\.entry.account)) == ["work", "robot"])
+  }
+
+  private func get(_ rig: Rig) async -> ErrorReason? {
+    await rig.reason { try await rig.call(TokenGet.self, .init(account: "robot"), as: Self.program) }
+  }
+
+  @Test("A use of the actor is recorded and counted as `token.get` of its account is", arguments: [true, false])
+  func recorded(isPermitted: Bool) async throws {
+    let rig = try await rig(isPermitted ? Self.free : nil)
+    let reason = isPermitted ? nil : ErrorReason.notPermitted
+    #expect(await exchange(rig).value == reason)
+    #expect(await get(rig) == reason)
+    await rig.broker.trail.flush()
+    let records = rig.audit.records.map(\.entry).filter { $0.account == "robot" }
+    #expect(Set(records.map(\.method)) == [TokenExchange.name, TokenGet.name])
+    #expect(Set(records.map { [$0.actionName, $0.result, $0.rule ?? "", $0.provider ?? ""] }).count == 1)
+    #expect(records.first { $0.method == TokenExchange.name }?.detail == "as the actor for work")
+    let (counts, result) = (rig.broker.door.requests.all, reason?.rawValue ?? RequestTally.ok)
+    #expect(counts[.init(method: TokenExchange.name, result: result)] == 2, "one for each account")
+    #expect(counts[.init(method: TokenGet.name, result: result)] == 1)
+  }
+
+  @Test("A use of the actor costs the caller a request, as `token.get` of its account does")
+  func paced() async throws {
+    let rig = try await rig(Self.free, burst: 2)
+    #expect(await exchange(rig).value == nil)
+    #expect(await get(rig) == .rateLimited)
+    let second = try await self.rig(Self.free, burst: 1)
+    #expect(await exchange(second).value == .rateLimited)
+    #expect(second.transport.requests(.token).isEmpty)
+  }
+
+  @Test("A refused actor costs the caller two refusals: of its account, and of the exchange")
+  func charged() async throws {
+    let rig = try await rig(nil, burst: 2 * CallerLimits().refusalCost)
+    #expect(await exchange(rig).value == .notPermitted)
+    #expect(await get(rig) == .rateLimited)
   }
 
   enum Change: CaseIterable {

@@ -65,10 +65,12 @@ final class AuditLog: Sendable {
 
   /// A method ended. Refusals of any method are recorded; ``auditAction(of:)`` selects the rest.
   ///
-  /// - Parameter name: in the record.
+  /// - Parameters:
+  ///   - name: in the record.
+  ///   - provider: of the account, if the result does not name it.
   func ended<M: RPCMethod>(
-    _ method: M.Type, as name: String, account: String?, _ caller: Principal, _ access: Access, rule: String?,
-    _ result: Result<M.Result, RPCError>, detail: String? = nil
+    _ method: M.Type, as name: String, account: String?, at provider: String? = nil, _ caller: Principal,
+    _ access: Access, rule: String?, _ result: Result<M.Result, RPCError>, detail: String? = nil
   ) {
     let action = access == .idToken ? AuditAction.idToken : Self.auditAction(of: method)
     let who = AuditCaller(caller)
@@ -77,7 +79,7 @@ final class AuditLog: Sendable {
       guard let action, M.name != BrokerReload.name else { return }
       let token = value as? any Releasing
       let entry = AuditEntry(
-        action: action, method: name, account: account, who: who, provider: token?.releasedProvider,
+        action: action, method: name, account: account, who: who, provider: token?.releasedProvider ?? provider,
         scopes: token?.releasedScopes ?? [], generation: token?.releasedGeneration, rule: rule, detail: detail)
       record(entry, by: caller)
     case .failure(let error):

@@ -6,30 +6,37 @@ import Principals
 
 // Requests to a provider with an account's token.
 extension AuthorizedCalls {
+  /// The question of a `token.exchange`.
+  func exchangeQuestion(_ call: Call<TokenExchange>) throws(RPCError) -> Question {
+    let deadline = uptime + (try Timeouts.duration(call.params.timeout))
+    var question = try question(
+      call.account, needs: .endpoint(.token), for: TokenRequester(call.caller), until: deadline)
+    question.isWanted = { call.session.isReading }
+    question.session = call.session
+    return question
+  }
+
   /// `token.exchange` (RFC 8693). The answer is only for the caller: none of it is kept.
+  ///
+  /// - Parameter acting: the use of the actor's account; nil: no account acts.
   func exchange(
-    _ account: AccountName, _ params: TokenExchange.Params, _ session: any Session, _ permission: Permission
+    _ call: Call<TokenExchange>, _ question: Question, acting: Call<TokenExchange>? = nil
   ) async throws(RPCError) -> TokenExchange.Result {
-    var deadline = uptime + (try Timeouts.duration(params.timeout))
-    // An impossible request needs no approval.
-    let asker = TokenRequester(permission.principal)
-    var question = try question(account, needs: .endpoint(.token), for: asker, until: deadline)
-    let acting = try await clearActor(params, session, until: deadline)
+    var question = question
     // The time of the approval is not the provider's.
-    if params.timeout == nil { deadline = uptime + Timeouts.standard }
-    question.deadline = deadline
-    question.isWanted = { session.isReading }
-    question.session = session
+    if call.params.timeout == nil { question.deadline = uptime + Timeouts.standard }
+    let (asker, deadline) = (question.asker, question.deadline)
     let place = try await permit(for: question)
     let (target, step): (ProviderEndpoints, Step<TokenResponse>)
     do throws(RPCError) {
-      let (token, saved, current, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
+      let (token, saved, current, actor) = try await token(for: question) { () throws(RPCError) -> Secret? in
         guard let acting else { return nil }
         return try await engine.ownToken(of: acting.account, for: asker, until: deadline).0.accessToken
       }
-      let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
-      try approvals.checkAgain(TokenExchange.self, account, params, permission)
-      if let acting { try checkAgain(acting) }
+      let request = try exchangeRequest(call.params, subject: token.accessToken, actor: actor)
+      for use in [call, acting].compactMap(\.self) {
+        try approvals.checkAgain(TokenExchange.self, use.account, use.params, use.permission)
+      }
       (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
     } catch {
       place.release()
@@ -40,12 +47,7 @@ extension AuthorizedCalls {
     do throws(RPCError) {
       issued = try await talk(step, target, in: place, until: deadline)
     } catch {
-      throw exchangeRefused(error, of: account)
-    }
-    // As for the account itself: a reload may have taken the permission away while the provider was asked.
-    if let acting {
-      try checkAgain(acting)
-      auditActor(acting.account, for: params.account, session.principal)
+      throw exchangeRefused(error, of: call.account)
     }
     let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
     return .init(
@@ -53,38 +55,6 @@ extension AuthorizedCalls {
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
       token_type: issued.tokenType, expires_at: end?.seconds,
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
-  }
-
-  /// The account that acts in an exchange.
-  private struct Acting {
-    let account: AccountName
-    let params: TokenExchange.Params
-    let permission: Permission
-  }
-
-  private func checkAgain(_ acting: Acting) throws(RPCError) {
-    try approvals.checkAgain(TokenExchange.self, acting.account, acting.params, acting.permission)
-  }
-
-  /// The actor's token is used as well: it is a release of that account, and may need its own approval.
-  private func clearActor(
-    _ params: TokenExchange.Params, _ session: any Session, until deadline: Duration
-  ) async throws(RPCError) -> Acting? {
-    guard let name = params.actor else { return nil }
-    let account = try accountName(name)
-    let permission = try authorizer.authorize(session.principal, .use, TokenExchange.name, account: name)
-    let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
-    let (cleared, allowed) = try await approvals.clear(
-      TokenExchange.self, account, .init(account: name, timeout: left), permission, session)
-    return Acting(account: account, params: cleared, permission: allowed)
-  }
-
-  /// It is a release of the actor's token as well.
-  private func auditActor(_ actor: AccountName, for subject: String, _ caller: Principal) {
-    let entry = AuditEntry(
-      action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller),
-      provider: accounts[actor]?.saved.provider.rawValue, detail: "as the actor for \(subject)")
-    audit.record(entry, pid: caller.pid, isReal: true)
   }
 
   private func exchangeRequest(
@@ -195,8 +165,19 @@ extension AuthorizedCalls {
 }
 
 extension TokenExchange: ReleaseHandler {
+  /// An actor's token is released as well: that is a second use of the method, which passes the door on its own.
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.calls.exchange(call.account, call.params, call.session, call.permission)
+    let calls = broker.tokens.calls
+    // An impossible request needs no approval of the actor.
+    let question = try calls.exchangeQuestion(call)
+    guard let actor = call.params.actor else { return try await calls.exchange(call, question) }
+    let params = Params(account: actor, timeout: call.params.timeout)
+    var use = Use<Self, Result>(
+      broker, { params },
+      answer: { acting throws(RPCError) in try await calls.exchange(call, question, acting: acting) })
+    use.provider = AccountName(rawValue: actor).flatMap { broker.accounts[$0]?.saved.provider.rawValue }
+    use.detail = "as the actor for \(call.account)"
+    return try await broker.door.pass(use, by: call.session).get()
   }
 }
 

@@ -13,14 +13,12 @@ final class AuthorizedCalls: Piece {
   let tokens: TokenRequests
   let authorizer: Authorizer
   let approvals: Approvals
-  let audit: AuditLog
   let places: ProviderCallLimiter
   var stepUp: StepUpPolicy
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, tokens: TokenRequests,
-    authorizer: Authorizer, approvals: Approvals, audit: AuditLog,
-    stepUp: StepUpPolicy
+    authorizer: Authorizer, approvals: Approvals, stepUp: StepUpPolicy
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -29,7 +27,6 @@ final class AuthorizedCalls: Piece {
     self.tokens = tokens
     self.authorizer = authorizer
     self.approvals = approvals
-    self.audit = audit
     self.stepUp = stepUp
     places = ProviderCallLimiter(runtime.waiters)
   }

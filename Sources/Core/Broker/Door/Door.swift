@@ -89,7 +89,7 @@ struct Door: Sendable {
       authorizer.rates.refused(AuditCaller(caller))
     }
     audit.ended(
-      M.self, as: use.name, account: passage.account, caller, passage.access, rule: passage.rule,
+      M.self, as: use.name, account: passage.account, at: use.provider, caller, passage.access, rule: passage.rule,
       result.map(use.recorded), detail: passage.detail)
     requests.answered(use.name, result)
   }
@@ -104,6 +104,8 @@ struct Use<M: RPCHandler, Value: Sendable>: Sendable {
   /// Before the parameters are read.
   var account: String?
   var detail: String?
+  /// The account's provider, if the method's result does not name it.
+  var provider: String?
   let params: @Sendable () throws(RPCError) -> M.Params
   /// The request to the provider's API; nil: none.
   var request: nonisolated(nonsending) @Sendable (M.Params) async -> APIRequest? = { _ in nil }
@@ -117,14 +119,19 @@ struct Use<M: RPCHandler, Value: Sendable>: Sendable {
 
 extension Use where Value == M.Result {
   /// The method as it is.
-  init(_ broker: Broker, _ params: @escaping @Sendable () throws(RPCError) -> M.Params) {
+  ///
+  /// - Parameter answer: instead of the method's own answer, between its approval and its last check.
+  init(
+    _ broker: Broker, _ params: @escaping @Sendable () throws(RPCError) -> M.Params,
+    answer: (@BrokerActor @Sendable (Call<M>) async throws(RPCError) -> M.Result)? = nil
+  ) {
     self.params = params
     request = { params in await M.request(params, by: broker) }
     recorded = { $0 }
     constant = { call in M.constant(call, by: broker) }
     work = { call throws(RPCError) in
       let call = try await M.approved(call, by: broker)
-      let result = try await M.answer(call, by: broker)
+      let result = if let answer { try await answer(call) } else { try await M.answer(call, by: broker) }
       try M.checkAgain(call, by: broker)
       return result
     }
