@@ -99,7 +99,8 @@ import Testing
     let folder = try Folder()
     let disk = FileDisk(own: folder.path + "/own")
     let reports = Mutex<[String]>([])
-    disk.onChange { paths in reports.withLock { $0 += paths } }
+    let watching = Task { for await paths in disk.changes { reports.withLock { $0 += paths } } }
+    defer { watching.cancel() }
     let path = folder.path + "/own/sub/token"
     func isReported(_ change: () throws -> Void) async throws -> Bool {
       // The broker's own change may be reported too; it is over by then.
@@ -127,7 +128,8 @@ import Testing
     let folder = try Folder()
     let disk = FileDisk(own: "/none")
     let reports = Mutex<[String]>([])
-    disk.onChange { paths in reports.withLock { $0 += paths } }
+    let watching = Task { for await paths in disk.changes { reports.withLock { $0 += paths } } }
+    defer { watching.cancel() }
     try folder.write("t.json", #"{"a":"1","b":"2"}"#)
     let path = folder.path + "/t.json"
     let files = ["a", "b"].map { file(path, member: .json([$0])) }

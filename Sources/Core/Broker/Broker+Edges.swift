@@ -4,6 +4,29 @@ import Grants
 import Logging
 public import Principals
 
+extension Broker {
+  /// The parts of the daemon that the broker calls, in addition to its store, its transport and the like. All are created
+  /// before it. The functions must not wait.
+  public struct Edges: Sendable {
+    /// Called with every event, after its change is on disk.
+    public var onEvent: @Sendable (Event) -> Void = { _ in }
+    /// Called when another program has taken the state over: this process must end, and writes nothing more.
+    public var onLoss: @Sendable () -> Void = {}
+    /// The metrics of the other parts.
+    public var metrics: @Sendable () -> [MetricFamily] = { [] }
+    /// The callers that the socket held back; nil: none.
+    public var heldBack: @Sendable () -> BrokerStatus.HeldBackView? = { nil }
+    /// The HTTP listeners.
+    public var listeners: @Sendable () -> [BrokerStatus.ListenerView] = { [] }
+    /// The lock of a user's broker; nil: `broker.lock` holds all releases.
+    public var keyLock: (any KeyLock)?
+    /// Opens the web page (`ui.open`).
+    public var page: (any PageOpener)?
+
+    public init() {}
+  }
+}
+
 // What the edges ask of the broker, beside the socket's methods.
 extension Broker {
   /// State for the socket's event loop.
@@ -32,9 +55,6 @@ extension Broker {
 
   // MARK: Lock
 
-  /// The lock of a user's broker. Without it `broker.lock` holds all releases.
-  public func locks(with keyLock: any KeyLock) { tokens.hold.locks(with: keyLock) }
-
   /// Locks a user's broker under the passphrase of the previous lock, as at a suspend.
   ///
   /// - Parameter cause: for the log.
@@ -53,28 +73,7 @@ extension Broker {
   /// A connection got no credential by the socket's own decision. Called on its event loop, and waits for nothing.
   public nonisolated func credentialWithheld(_ withheld: CredentialWithheld) { tokens.credentials.withheld(withheld) }
 
-  // MARK: Events, metrics, the audit trail
-
-  /// Calls back with every event, after its change is on disk. The action must not block.
-  public func onEvent(_ action: @escaping @Sendable (Event) -> Void) { runtime.events.onEvent(action) }
-
-  /// Further numbers from other parts of the daemon. The source must not block.
-  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) {
-    runtime.measures.sources.append(source)
-  }
-
-  /// Tells which callers the socket held back. The source must not wait.
-  public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) {
-    runtime.measures.heldBack = source
-  }
-
-  /// The HTTP listeners. The source must not wait.
-  public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) {
-    runtime.measures.listeners = source
-  }
-
-  /// Who opens the web page (`ui.open`).
-  public nonisolated func onPage(_ opener: any PageOpener) { upkeep.page.set(opener) }
+  // MARK: Metrics, the audit trail
 
   /// Everything that is counted, as OpenMetrics 1.0 text.
   public func metricsText() async -> String { await reports.views.metricsText() }

@@ -15,7 +15,8 @@ extension Broker {
     @BrokerActor
     init(
       _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
-      door: Door, checks: TokenChecks, tokenFiles: (any TokenFileDisk)?, _ configuration: BrokerConfiguration
+      door: Door, checks: TokenChecks, tokenFiles: (any TokenFileDisk)?, keyLock: (any KeyLock)?,
+      _ configuration: BrokerConfiguration
     ) {
       requests = TokenRequests(
         runtime, accounts: accounts, providers: providers, journal: journal, engine: engine,
@@ -29,7 +30,8 @@ extension Broker {
       files = FileReleases(
         runtime, accounts: accounts, journal: journal, tokens: requests, authorizer: door.authorizer,
         audit: door.audit, requests: door.requests, disk: tokenFiles)
-      hold = Hold(runtime, journal: journal, authorizer: door.authorizer, approvals: approvals, files: files)
+      hold = Hold(
+        runtime, journal: journal, authorizer: door.authorizer, approvals: approvals, files: files, keyLock: keyLock)
     }
   }
 
@@ -84,14 +86,14 @@ extension Broker {
     let backups: Backups
     let repairs: Repairs
     let reloading: Reloading
-    let page = PageOpening()
+    let page: (any PageOpener)?
 
     @BrokerActor
     init(
       _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
       door: Door, clients: Clients, logout: Logout, proofs: ImportProofs, transport: any Transport,
-      administration: (any StoreAdministration)?, _ identity: BrokerIdentity, _ configuration: BrokerConfiguration,
-      _ reloader: any Reloader
+      administration: (any StoreAdministration)?, page: (any PageOpener)?, _ identity: BrokerIdentity,
+      _ configuration: BrokerConfiguration, _ reloader: any Reloader
     ) {
       declared = DeclaredAccounts(
         runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations)
@@ -108,6 +110,7 @@ extension Broker {
         administration: administration)
       repairs = Repairs(runtime, accounts: accounts, journal: journal)
       reloading = Reloading(runtime, configuration, audit: door.audit, by: reloader)
+      self.page = page
     }
   }
 

@@ -26,16 +26,17 @@ public final class Broker {
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
     auditStore: (any AuditStore)? = nil, administration: (any StoreAdministration)? = nil,
     tokenFiles: (any TokenFileDisk)? = nil,
-    wholeAccounts: Int = 128,
+    wholeAccounts: Int = 128, edges: Edges = Edges(),
     reloader: any Reloader
   ) {
     let clock = BrokerClock(system)
     let inForce = PolicyInForce(configuration.policy)
     let authorizer = Authorizer(inForce, configuration.callerLimits, system)
-    let measures = Metrics()
+    let measures = Metrics(edges)
     runtime = Runtime(
-      clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
-      measures: measures, summary: Summary(), logger: logger)
+      clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(onLoss: edges.onLoss),
+      events: Events(authorizer, measures, onEvent: edges.onEvent), measures: measures, summary: Summary(),
+      logger: logger)
     let trail = AuditTrail(store: auditStore, logger: logger, now: system.now, uptime: system.uptime)
     trail.configure(configuration.audit)
     let cache = TokenCache(inForce, trail: trail, uptime: system.uptime)
@@ -61,23 +62,20 @@ public final class Broker {
       proofs: proofs, registrations: clients.registrations)
     tokens = Tokens(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, checks: checks,
-      tokenFiles: tokenFiles, configuration)
+      tokenFiles: tokenFiles, keyLock: edges.keyLock, configuration)
     logins = Logins(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: logout.revocations,
       door: door, addresses: clients.addresses, endings: logout.sessions,
       registrations: clients.registrations)
     upkeep = Upkeep(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, door: door, clients: clients,
-      logout: logout, proofs: proofs, transport: transport, administration: administration, identity, configuration,
-      reloader)
+      logout: logout, proofs: proofs, transport: transport, administration: administration, page: edges.page, identity,
+      configuration, reloader)
     reports = Reports(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logins: logins, door: door,
       revocations: logout.revocations, addresses: clients.addresses, reloading: upkeep.reloading, identity)
     clients.registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
-    Task { [weak self, dues = runtime.summary.dues] in
-      for await _ in dues { self?.reportSummary() }
-    }
   }
 
   /// Takes over what is on disk. Once, before anything else.
@@ -235,9 +233,6 @@ public final class Broker {
     }
   }
 
-  /// Calls back when another program has taken the state over: this one must end, and writes nothing more.
-  public func onLoss(_ action: @escaping @Sendable () -> Void) { runtime.lifecycle.ends(by: action) }
-
   /// That another program has taken the state over.
   public var loss: StoreError? { runtime.lifecycle.loss }
 
@@ -268,13 +263,16 @@ public final class Broker {
   /// `12 ok, 1 needs login`.
   public var currentSummary: String { reports.views.summary }
 
-  /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
-  public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
-    runtime.summary.subscribe(action)
-    reportSummary()
+  /// Reports it after the start and whenever it changes, until the task is cancelled. Once.
+  public func reportSummary(_ report: @Sendable (String) -> Void) async {
+    var said: String?
+    for await _ in runtime.summary.dues {
+      runtime.summary.markRead()
+      let text = currentSummary
+      if text != said { report(text) }
+      said = text
+    }
   }
-
-  private func reportSummary() { runtime.summary.report(reports.views.summary) }
 }
 
 extension Broker: JournalSource {

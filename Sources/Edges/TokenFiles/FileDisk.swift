@@ -65,7 +65,7 @@ public final class FileDisk: TokenFileDisk {
   /// Whether no user is being looked up, for tests.
   var isIdle: Bool { names.withLock { $0.pending.isEmpty } }
 
-  public func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void) { watch.start(report) }
+  public var changes: AsyncStream<[String]> { watch.changes }
 
   public func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure> {
     await onDisk(file.place.path) { [own, watch] in

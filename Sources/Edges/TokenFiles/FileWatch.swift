@@ -7,8 +7,6 @@ import Synchronization
 ///
 /// A folder that cannot be watched is not an error: the files in it are compared every few minutes.
 final class FileWatch: Sendable {
-  typealias Report = @Sendable (_ paths: [String]) -> Void
-
   private struct State {
     /// The paths of token files in each watched folder, by the watch's number.
     var folders: [Int32: (path: String, files: Set<String>)] = [:]
@@ -16,15 +14,19 @@ final class FileWatch: Sendable {
     var places: [String: Set<TokenFile.Place>] = [:]
     /// Changed paths that are not reported yet.
     var changed: Set<String> = []
-    var report: Report?
     var isReporting = false
   }
 
+  /// Reports that wait; older ones are dropped, as all files are compared every few minutes.
+  private static let mostWaiting = 64
   /// Several changes of one file in this time are one.
   private static let delay = DispatchTimeInterval.milliseconds(100)
   private static let wanted = UInt32(
     IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
 
+  /// The paths that were changed.
+  let changes: AsyncStream<[String]>
+  private let reports: AsyncStream<[String]>.Continuation
   private let descriptor: Int32
   private let queue = DispatchQueue(label: "token-file-watch")
   private let state = Mutex(State())
@@ -32,6 +34,8 @@ final class FileWatch: Sendable {
   private nonisolated(unsafe) let source: (any DispatchSourceRead)?
 
   init() {
+    (changes, reports) = AsyncStream.makeStream(
+      of: [String].self, bufferingPolicy: .bufferingNewest(Self.mostWaiting))
     let descriptor = inotify_init1(Int32(IN_CLOEXEC | IN_NONBLOCK))
     self.descriptor = descriptor
     source = descriptor < 0 ? nil : DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
@@ -40,10 +44,10 @@ final class FileWatch: Sendable {
     source?.activate()
   }
 
-  deinit { source?.cancel() }
-
-  /// Calls `report` from now on with the paths that were changed.
-  func start(_ report: @escaping Report) { state.withLock { $0.report = report } }
+  deinit {
+    source?.cancel()
+    reports.finish()
+  }
 
   /// Watches the folder of the file.
   func add(_ place: TokenFile.Place, in folder: String) {
@@ -115,11 +119,11 @@ final class FileWatch: Sendable {
     guard begins else { return }
     queue.asyncAfter(deadline: .now() + Self.delay) { [weak self] in
       guard let self else { return }
-      let (paths, report) = state.withLock { state in
+      let paths = state.withLock { state in
         defer { (state.changed, state.isReporting) = ([], false) }
-        return (state.changed.sorted(), state.report)
+        return state.changed.sorted()
       }
-      report?(paths)
+      reports.yield(paths)
     }
   }
 }

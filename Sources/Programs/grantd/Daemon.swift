@@ -69,12 +69,17 @@ struct Daemon: Sendable {
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
     let desktop = Desktop(logger: logger)
+    let page = PageServing(
+      Live.system, commands: OwnGrantctl(places, socket: places.socketPath(settings)), logger: logger)
+    let socket = socketConfiguration(listeners, kept)
+    let load = SocketServer.Load(limits: socket.limits)
     let broker = await Broker(
       store: store.store, transport: transport, system: Live.system,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: BrokerConfiguration(settings, places), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, administration: store.administration,
       tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
+      edges: edges(load, http, hooks, desktop, page, lock),
       reloader: Reloads(
         places: places, settings: settings, transport: transport, callbacks: callbacks, http: http, loopback: loopback,
         hooks: hooks, desktop: desktop))
@@ -93,11 +98,7 @@ struct Daemon: Sendable {
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let router = Router(broker)
     loopback.serve(router)
-    let commands = OwnGrantctl(places, socket: places.socketPath(settings))
-    let page = PageServing(router, Live.system, commands: commands, logger: logger)
-    broker.onPage(page)
-    let server = SocketServer(
-      configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)
+    let server = SocketServer(configuration: socket, dispatcher: router, load: load, logger: logger)
     do throws(SocketServerError) {
       try await server.start()
     } catch {
@@ -107,22 +108,10 @@ struct Daemon: Sendable {
     }
     let credentials = CredentialServing(places, settings, activated, kept, broker: broker, logger: logger)
     await credentials.start()
-    await broker.onEvent { [desktop] event in
-      hooks.handle(event)
-      desktop.handle(event)
-    }
-    await broker.onStatus { MetricsSources.heldBack(server.statistics) }
-    await broker.onListeners { http.views }
-    await broker.alsoMeasure {
-      MetricsSources.families(server.statistics) + MetricsSources.families(hooks.statistics) + MetricsSources.process()
-    }
     await http.open(settings, broker, loopback)
-    if let lock { await broker.locks(with: lock) }
     if lock != nil { desktop.begin(broker, settings) }
     let rest = kept.removeRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
-    await broker.onLoss { kill(getpid(), SIGTERM) }
-    await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
     let verification = Task { await broker.verify() }
     defer { verification.cancel() }
@@ -220,6 +209,27 @@ struct Daemon: Sendable {
     } catch {
       throw DaemonFailure(message: error.description, hint: "Check the .socket unit.", status: 1)
     }
+  }
+
+  /// The parts that the broker calls.
+  private func edges(
+    _ load: SocketServer.Load, _ http: HTTPServing, _ hooks: Hooks, _ desktop: Desktop, _ page: PageServing,
+    _ lock: UserLock?
+  ) -> Broker.Edges {
+    var edges = Broker.Edges()
+    edges.onEvent = { event in
+      hooks.handle(event)
+      desktop.handle(event)
+    }
+    edges.onLoss = { kill(getpid(), SIGTERM) }
+    edges.metrics = {
+      MetricsSources.families(load.statistics) + MetricsSources.families(hooks.statistics) + MetricsSources.process()
+    }
+    edges.heldBack = { MetricsSources.heldBack(load.statistics) }
+    edges.listeners = { http.views }
+    edges.keyLock = lock
+    edges.page = page
+    return edges
   }
 
   private func socketConfiguration(

@@ -29,6 +29,7 @@ struct Serving: Sendable {
       Task { await broker.run() },
       Task { await broker.keepTrail() },
       Task { await broker.watchStore() },
+      Task { await broker.reportSummary { [notifier] in notifier.status($0) } },
       Task { await FreedMemory.keepGivingBack() },
       Task { for await event in system.events { await broker.recheck(event.cause) } },
     ]

@@ -39,11 +39,12 @@ import Testing
       Rule(name: "a", uid: 1000, gid: nil, accounts: ["work"], access: [.observe, .login]),
       Rule(name: "b", uid: 1001, gid: nil, accounts: ["*"], access: [.observe, .manage, .login]),
     ]
-    let rig = try await Rig(configuration: .plain(rules: rules))
+    let hooks = Told()
+    var edges = Broker.Edges()
+    edges.onEvent = { event in hooks.ids.withLock { $0.append(event.login_id) } }
+    let rig = try await Rig(configuration: .plain(rules: rules), edges: edges)
     let (own, other, root) = (FakeSession(.user(1000)), FakeSession(.user(1001)), FakeSession(.root))
     for session in [own, other, root] { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
-    let hooks = Told()
-    await rig.broker.onEvent { event in hooks.ids.withLock { $0.append(event.login_id) } }
     let login = try await rig.start(as: .user(1000))
     #expect(await rig.broker.handleCallback(url: login.callback(), from: .user(1000)).kind == .completed)
     for session in [own, other, root] {

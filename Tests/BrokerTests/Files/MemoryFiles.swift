@@ -19,14 +19,22 @@ final class MemoryFiles: TokenFileDisk {
   }
 
   private let state = Mutex(State())
-  private let report = Mutex<(@Sendable ([String]) -> Void)?>(nil)
+  private let reports = Mutex<AsyncStream<[String]>.Continuation?>(nil)
 
-  func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void) { self.report.withLock { $0 = report } }
+  /// For the latest broker.
+  var changes: AsyncStream<[String]> {
+    let (changes, continuation) = AsyncStream.makeStream(of: [String].self)
+    reports.withLock {
+      $0?.finish()
+      $0 = continuation
+    }
+    return changes
+  }
 
   /// Another program writes the file; nil: deletes it.
   func overwrite(_ path: String, with text: String?) {
     self[path] = text
-    report.withLock { $0 }?([path])
+    reports.withLock { $0 }?.yield([path])
   }
 
   subscript(path: String) -> String? {

@@ -99,13 +99,13 @@ import Testing
 
   @Test("other parts of the daemon add their metrics")
   func around() async throws {
-    let rig = try await Rig()
-    await rig.broker.alsoMeasure {
+    var edges = Broker.Edges()
+    edges.metrics = {
       var family = MetricFamily(.gauge, "outside", "Has \"quotes\",\na line and a \\.")
       family.add(1.5, ["label": "a \"b\"\\\nc"])
       return [family]
     }
-    let metrics = try await scrape(rig)
+    let metrics = try await scrape(try await Rig(edges: edges))
     #expect(metrics.family("outside")?.help == "Has \"quotes\",\na line and a \\.")
     #expect(metrics.value("outside", ["label": "a \"b\"\\\nc"]) == 1.5)
   }

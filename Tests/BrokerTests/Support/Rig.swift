@@ -78,7 +78,8 @@ final class Rig: Sendable {
     transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
     audit: MemoryAuditStore = MemoryAuditStore(), administration: (any StoreAdministration)? = nil,
     registrar: (any Registrar)? = nil,
-    tokenFiles: (any TokenFileDisk)? = nil, wholeAccounts: Int = 128, isAsked: Bool = true,
+    tokenFiles: (any TokenFileDisk)? = nil, wholeAccounts: Int = 128, edges: Broker.Edges = Broker.Edges(),
+    isAsked: Bool = true,
     logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
   ) async throws {
     self.audit = audit
@@ -92,7 +93,7 @@ final class Rig: Sendable {
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: logger, registrar: registrar,
       auditStore: audit, administration: administration, tokenFiles: tokenFiles, wholeAccounts: wholeAccounts,
-      reloader: ScriptedReloads(reading))
+      edges: edges, reloader: ScriptedReloads(reading))
     router = Router(broker)
     try await broker.start()
     // Each was requested before, so it is served from the cache.

@@ -157,10 +157,12 @@ final class World: @unchecked Sendable {
   }
 
   private func start(_ store: ModelStore, _ sleeps: Sleeps, run: Int) async {
+    var edges = Broker.Edges()
+    edges.onEvent = { [self] event in if run == self.run { heard(of: event) } }
     let broker = await Broker(
       store: store, transport: ModelTransport(network, run: run), system: system(sleeps),
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
-      wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128,
+      wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128, edges: edges,
       reloader: ModelReloads { self.configuration })
     guard run == self.run else { return }
     let machine = Machine(broker: broker, router: Router(broker), store: store, sleeps: sleeps)
@@ -169,7 +171,6 @@ final class World: @unchecked Sendable {
   }
 
   private func start(_ machine: Machine, run: Int) async {
-    await machine.broker.onEvent { [self] event in if run == self.run { heard(of: event) } }
     do {
       try await machine.broker.start()
     } catch {

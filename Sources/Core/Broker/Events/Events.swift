@@ -16,11 +16,13 @@ final class Events {
   /// One of a connection.
   private var subscriptions: [ObjectIdentifier: Subscription] = [:]
   private var shares = Shares(all: Limit.subscriptions, perHolder: Limit.subscriptionsPerHolder)
-  private var actions: [@Sendable (Event) -> Void] = []
+  private let onEvent: @Sendable (Event) -> Void
 
-  init(_ authorizer: Authorizer, _ measures: Metrics) {
+  /// - Parameter onEvent: called with every event, after its change is on disk. It must not block.
+  init(_ authorizer: Authorizer, _ measures: Metrics, onEvent: @escaping @Sendable (Event) -> Void = { _ in }) {
     self.authorizer = authorizer
     self.measures = measures
+    self.onEvent = onEvent
   }
 
   /// How many connections are subscribed.
@@ -45,11 +47,6 @@ final class Events {
       try acquirePlace(session)
     }
     return .init(subscribed: types.map(\.rawValue).sorted())
-  }
-
-  /// Calls back with every event, after its change is on disk. The action must not block.
-  func onEvent(_ action: @escaping @Sendable (Event) -> Void) {
-    actions.append(action)
   }
 
   private func acquirePlace(_ session: any Session) throws(RPCError) {
@@ -92,7 +89,7 @@ final class Events {
   ///
   /// - Parameter user: who started the login that it is about. They and who may do everything learn which login that is.
   func emit(_ event: Event, startedBy user: UInt32? = nil) {
-    for action in actions { action(event) }
+    onEvent(event)
     guard !subscriptions.isEmpty else { return }
     var others = event
     others.login_id = nil

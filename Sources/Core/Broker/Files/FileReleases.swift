@@ -74,7 +74,9 @@ final class FileReleases: Piece {
 
   /// At the start: files of an earlier run that are not wanted any more are removed.
   func takeOver(_ files: [TokenFile]) {
-    disk?.onChange { paths in Task { [weak self] in await self?.changed(paths) } }
+    if let changes = disk?.changes {
+      Task { [weak self] in for await paths in changes { self?.changed(paths) } }
+    }
     recorded = journal.values[Self.recordKey].map(TokenFile.Place.list) ?? []
     for place in recorded { begin(place, isThere: true) }
     configure(files)

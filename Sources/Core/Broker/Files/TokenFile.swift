@@ -73,8 +73,9 @@ public struct TokenFile: Sendable, Equatable {
 public protocol TokenFileDisk: Sendable {
   /// Puts the content in place as a whole. False: nothing changed.
   func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure>
-  /// Calls `report` with the paths of files that were written here and have changed since, whether this process or another one changed them.
-  func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void)
+  /// The paths of files that were written here and have changed since, whether this process or another one changed them.
+  /// For one reader.
+  var changes: AsyncStream<[String]> { get }
   /// The reader with the present groups of its user; a user that no longer exists has none. May ask a name service.
   func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader
   /// Removes the written content. Nil even if there is none.

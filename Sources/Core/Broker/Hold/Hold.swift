@@ -36,17 +36,20 @@ final class Hold: Piece {
   private let approvals: Approvals
   private let files: FileReleases
   private var record: Record?
-  private var keyLock: (any KeyLock)?
+  private let keyLock: (any KeyLock)?
   private var isLocking = false
 
+  /// - Parameter keyLock: the lock of a user's broker; nil: there is only the hold.
   init(
-    _ runtime: Runtime, journal: Journal, authorizer: Authorizer, approvals: Approvals, files: FileReleases
+    _ runtime: Runtime, journal: Journal, authorizer: Authorizer, approvals: Approvals, files: FileReleases,
+    keyLock: (any KeyLock)?
   ) {
     self.runtime = runtime
     self.journal = journal
     self.authorizer = authorizer
     self.approvals = approvals
     self.files = files
+    self.keyLock = keyLock
   }
 
   /// A hold of an earlier run goes on. Before the first request.
@@ -60,9 +63,6 @@ final class Hold: Piece {
   }
 
   nonisolated static let hint = "An administrator can end the hold with `grantctl unlock`."
-
-  /// The lock of this user's broker; without it there is only the hold.
-  func locks(with keyLock: any KeyLock) { self.keyLock = keyLock }
 
   func begin(_ passphrase: SecretText?, by caller: Principal) async throws(RPCError) -> BrokerLock.Result {
     guard let keyLock else { return try await hold(passphrase, by: caller) }

@@ -9,20 +9,16 @@ final class Lifecycle {
 
   /// Why this broker must end: another one has its state.
   private(set) var loss: StoreError?
-  private var end: (@Sendable () -> Void)?
+  private let onLoss: @Sendable () -> Void
+
+  init(onLoss: @escaping @Sendable () -> Void = {}) { self.onLoss = onLoss }
 
   func drain() { isDraining = true }
-
-  /// The reason for the end, once the state belongs to another broker.
-  func ends(by action: @escaping @Sendable () -> Void) {
-    end = action
-    if loss != nil { action() }
-  }
 
   func lost(_ error: StoreError) {
     guard loss == nil else { return }
     loss = error
-    end?()
+    onLoss()
   }
 
   func stop() { isStopped = true }

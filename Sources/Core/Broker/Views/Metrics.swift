@@ -31,11 +31,10 @@ final class Metrics {
   private(set) var failedCommits: UInt64 = 0
   private(set) var commitDuration = Histogram(bounds: Metrics.commitBuckets)
   private(set) var eventsDropped: UInt64 = 0
-  /// Counts from other parts of the daemon.
-  var sources: [@Sendable () -> [MetricFamily]] = []
-  /// Which callers the socket held back; nil: none.
-  var heldBack: (@Sendable () -> BrokerStatus.HeldBackView?)?
-  var listeners: (@Sendable () -> [BrokerStatus.ListenerView])?
+  /// The counts of other parts of the daemon.
+  let edges: Broker.Edges
+
+  init(_ edges: Broker.Edges = Broker.Edges()) { self.edges = edges }
 
   /// A refresh came to its end.
   ///

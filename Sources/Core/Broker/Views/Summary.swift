@@ -1,9 +1,7 @@
-/// The summary of all accounts: when it is due, the last one, and its subscriber.
+/// When the summary of all accounts is due.
 @BrokerActor
 final class Summary {
   private(set) var isDue = false
-  private var said: String?
-  private var action: (@Sendable (String) -> Void)?
   /// An element whenever it is due.
   nonisolated let dues: AsyncStream<Void>
   private nonisolated let due: AsyncStream<Void>.Continuation
@@ -17,13 +15,6 @@ final class Summary {
     due.yield()
   }
 
-  func subscribe(_ action: @escaping @Sendable (String) -> Void) { self.action = action }
-
-  /// The current summary.
-  func report(_ text: String) {
-    isDue = false
-    guard let action, text != said else { return }
-    said = text
-    action(text)
-  }
+  /// It is read now: later changes make it due again.
+  func markRead() { isDue = false }
 }

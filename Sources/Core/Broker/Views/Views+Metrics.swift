@@ -6,15 +6,15 @@ import OAuth
 extension Views {
   /// Everything that is counted, as OpenMetrics 1.0 text.
   nonisolated func metricsText() async -> String {
-    let (own, sources) = await metricFamilies()
-    // Beside the broker: neither the sources nor the writing hold it up.
-    return OpenMetrics.text(own + sources.flatMap { $0() })
+    let (own, others) = await metricFamilies()
+    // Beside the broker: neither the others nor the writing hold it up.
+    return OpenMetrics.text(own + others())
   }
 
-  private func metricFamilies() -> ([MetricFamily], [@Sendable () -> [MetricFamily]]) {
+  private func metricFamilies() -> ([MetricFamily], @Sendable () -> [MetricFamily]) {
     (
       processFamilies() + accountFamilies() + refreshFamilies() + providerFamilies() + storeFamilies()
-        + requestFamilies() + remainingFamilies(), measures.sources
+        + requestFamilies() + remainingFamilies(), measures.edges.metrics
     )
   }
 

@@ -81,13 +81,13 @@ final class Views: Piece {
   }
 
   private var listenerViews: [BrokerStatus.ListenerView]? {
-    let views = addresses.failures + (measures.listeners?() ?? [])
+    let views = addresses.failures + measures.edges.listeners()
     return views.isEmpty ? nil : views
   }
 
   /// The list of delayed callers is not for all callers.
   private func heldBack(for caller: Principal) -> BrokerStatus.HeldBackView? {
-    var view = measures.heldBack?()
+    var view = measures.edges.heldBack()
     if !door.authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }
     return view
   }

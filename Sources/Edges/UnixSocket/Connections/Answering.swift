@@ -1,12 +1,8 @@
 import BrokerAPI
-import Glibc
 import Principals
 
 /// Answers the lines that are not answered from the cache, from their bytes to the reply's.
 final class Answering: Sendable {
-  /// Lines that are parsed at a time.
-  private static let mostWorkers = 4
-
   static let shuttingDown = RPCError(.shuttingDown, "the broker is stopping")
 
   private static let unread = RPCError(
@@ -25,11 +21,10 @@ final class Answering: Sendable {
   private let table: ConnectionTable
   private let lines: LineQueue
 
-  init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits) {
+  init(dispatcher: any Dispatcher, load: SocketServer.Load) {
     self.dispatcher = dispatcher
-    self.table = table
-    let processors = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
-    lines = LineQueue(limits.lines, workers: max(2, min(processors, Self.mostWorkers)))
+    table = load.table
+    lines = load.lines
   }
 
   // MARK: for the loop
@@ -47,8 +42,6 @@ final class Answering: Sendable {
   func giveBack(_ reserved: Int, of share: Share) { lines.giveBack(reserved, of: share) }
   func passOn(_ share: Share) { lines.passOn(share) }
   func remove(_ connection: Connection) { lines.remove(connection) }
-
-  var statistics: (bytes: Int, waiting: Int) { (lines.unansweredBytes, lines.waitingConnections) }
 
   // MARK: the workers
 

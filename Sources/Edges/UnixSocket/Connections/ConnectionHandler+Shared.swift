@@ -14,12 +14,12 @@ extension ConnectionHandler {
     let groups = ControlGroups()
 
     init(
-      dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger,
+      dispatcher: any Dispatcher, load: SocketServer.Load, limits: SocketServer.Limits, logger: Logger,
       system: SystemCalls
     ) {
       self.dispatcher = dispatcher
-      answering = Answering(dispatcher: dispatcher, table: table, limits: limits)
-      self.table = table
+      answering = Answering(dispatcher: dispatcher, load: load)
+      table = load.table
       self.limits = limits
       self.logger = logger
       self.system = system

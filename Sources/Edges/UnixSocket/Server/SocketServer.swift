@@ -48,18 +48,25 @@ public final class SocketServer: Sendable {
   private static let drainGrace = Duration.milliseconds(250)
 
   private let configuration: Configuration
+  private let load: Load
   private let shared: ConnectionHandler.Shared
   private let state = Mutex(State())
 
-  public convenience init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger) {
-    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger, system: SystemCalls())
+  /// - Parameter load: made with the limits of the configuration; nil: no other part reads it.
+  public convenience init(
+    configuration: Configuration, dispatcher: any Dispatcher, load: Load? = nil, logger: Logger
+  ) {
+    self.init(configuration: configuration, dispatcher: dispatcher, load: load, logger: logger, system: SystemCalls())
   }
 
-  init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, system: SystemCalls) {
+  init(
+    configuration: Configuration, dispatcher: any Dispatcher, load: Load? = nil, logger: Logger, system: SystemCalls
+  ) {
+    let load = load ?? Load(limits: configuration.limits)
     self.configuration = configuration
+    self.load = load
     shared = ConnectionHandler.Shared(
-      dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
-      logger: logger, system: system)
+      dispatcher: dispatcher, load: load, limits: configuration.limits, logger: logger, system: system)
   }
 
   /// The thread ends with the server.
@@ -90,39 +97,8 @@ public final class SocketServer: Sendable {
   /// Open connections, and closed ones whose requests still run; for tests.
   public var connectionCount: Int { table.count }
 
-  /// The socket's counts.
-  public struct SocketStatistics: Sendable, Equatable {
-    /// Open connections, and closed ones whose requests still run.
-    public var connections: Int
-    public var accepted: UInt64
-    /// For want of a place: too many were open, in all or of one user.
-    public var refused: UInt64
-    /// How often callers had to wait, or were refused, by the budget that was used up.
-    public var heldBack: [Budgeted: UInt64] = [:]
-    /// Who that was most recently, and of what: `request_memory of uid 1000`.
-    public var latestHeldBack: String?
-    /// Bytes of requests that are not answered, and connections that wait for room.
-    public var unansweredBytes = 0
-    public var waitingForRoom = 0
-  }
-
-  /// The holders' budgets.
-  public enum Budgeted: String, Sendable, CaseIterable {
-    /// Connections that were refused.
-    case connections
-    /// Connections that were not read, as their holder, or all, had too much unanswered.
-    case requestMemory = "request_memory"
-    /// Connections that were not read, as their holder had sent too much in a second.
-    case rate
-    /// Replies that became errors, as too much was unread.
-    case unreadReplies = "unread_replies"
-  }
-
-  public var statistics: SocketStatistics {
-    var statistics = table.statistics
-    (statistics.unansweredBytes, statistics.waitingForRoom) = shared.answering.statistics
-    return statistics
-  }
+  /// For tests.
+  var statistics: SocketStatistics { load.statistics }
 
   /// Binds, and returns when the socket answers.
   public func start() async throws(SocketServerError) {

@@ -11,9 +11,11 @@ actor PageServing: PageOpener {
   /// How often it looks whether a page is open.
   private static let pause = Duration.seconds(20)
 
-  private let pages: UserPages
+  private let system: SystemDependencies
+  private let commands: (any OwnCommands)?
   private let logger: Logger
-  private let sleep: @Sendable (Duration) async -> Void
+  /// Nil before the first link.
+  private var pages: UserPages?
   private var server: HTTPServer?
   private var port: Int?
   private var watch: Task<Void, Never>?
@@ -21,14 +23,16 @@ actor PageServing: PageOpener {
   /// Each opening and closing.
   private var changes = SerialTasks<String?>()
 
-  init(_ router: Router, _ system: SystemDependencies, commands: (any OwnCommands)?, logger: Logger) {
-    pages = UserPages(router, system, commands: commands)
-    sleep = system.sleep
+  init(_ system: SystemDependencies, commands: (any OwnCommands)?, logger: Logger) {
+    self.system = system
+    self.commands = commands
     self.logger = logger
   }
 
-  func open(for user: UInt32, by opener: any Session) async throws(RPCError) -> UIOpen.Result {
-    let failure = await inTurn { await $0.listen() }
+  func open(for user: UInt32, by opener: any Session, of broker: Broker) async throws(RPCError) -> UIOpen.Result {
+    let pages = self.pages ?? UserPages(Router(broker), system, commands: commands)
+    self.pages = pages
+    let failure = await inTurn { await $0.listen(pages) }
     guard let port else {
       throw RPCError(
         .temporarilyUnavailable, failure ?? "the page cannot be served now",
@@ -41,7 +45,7 @@ actor PageServing: PageOpener {
     await changes.add { await work(self) }.value
   }
 
-  private func listen() async -> String? {
+  private func listen(_ pages: UserPages) async -> String? {
     guard !isClosed else { return "the broker is stopping" }
     guard server == nil else { return nil }
     let new = HTTPServer(
@@ -52,9 +56,9 @@ actor PageServing: PageOpener {
       guard let number = place.split(separator: ":").last.flatMap({ Int($0) }) else { return "no port" }
       (server, port) = (new, number)
       logger.info("the web page is served", metadata: ["address": "http://\(place)"])
-      watch = Task { [sleep] in
+      watch = Task {
         while !Task.isCancelled {
-          await sleep(Self.pause)
+          await system.sleep(Self.pause)
           if await closeUnused() { return }
         }
       }
@@ -68,9 +72,9 @@ actor PageServing: PageOpener {
 
   /// True: it is closed.
   private func closeUnused() async -> Bool {
-    guard !pages.isInUse else { return false }
+    guard pages?.isInUse != true else { return false }
     _ = await inTurn { serving in
-      guard !serving.pages.isInUse else { return nil }
+      guard serving.pages?.isInUse != true else { return nil }
       await serving.shut(within: .seconds(1))
       serving.logger.info("the web page is closed: no page is open")
       return nil
@@ -83,7 +87,7 @@ actor PageServing: PageOpener {
   private func shut(within limit: Duration) async {
     let old = server
     (server, port) = (nil, nil)
-    pages.close()
+    pages?.close()
     await old?.stop(within: limit)
   }
 
