@@ -241,7 +241,7 @@ let package = Package(
       "LoopbackTests",
       [
         "Loopback", "Broker", "BrokerAPI", "Grants", "HTTPServer", "HTTPTransport", "Listening", "OAuth", "Principals",
-        nioCore, nioPosix, nioHTTP1, logging,
+        "TestSupport", nioCore, nioPosix, nioHTTP1, logging,
       ]),
     tests(
       "UnixSocketTests",

@@ -1,25 +1,73 @@
-import Broker
+import TestSupport
 import Testing
 
-/// What a caller may put into a request to a provider's API: the judges of `request.send`, rules and `/forward`.
+@testable import Broker
+
+/// The parts of a request to a provider's API that a caller chooses: the judges of `request.send`, rules and `/forward`.
 @Suite struct CallerRequestTests {
-  @Test(
-    "a path that a server could read as another one is not plain",
-    arguments: [
-      "/a/../b", "/a/%2e%2e/b", "/a/%252e%252e/b", "/a/.%2e;x=1/b", "/a\\..\\b", "/a/%c0%ae%c0%ae/b",
-      "/a/%e0%80%ae%e0%80%ae/b", "/a/%ef%bc%8e%ef%bc%8e/b", "/a/..%20/b", "/a/.%20", "/a/%e2%80%a4./b",
-      "/a/..%e2%88%95b",
-      "/a/%00", "/a/%0d%0a", "/a//b", "/a/%25252525252e/b",
-    ])
-  func steps(_ path: String) { #expect(!PlainPath.isPlain(path)) }
+  private func matchesAny(_ path: String) throws -> Bool {
+    try #require(RequestPattern("* *")).matches(APIRequest(method: "GET", host: "api.example.com", path: path))
+  }
 
-  @Test(
-    "other paths are",
-    arguments: ["/", "/a/b", "/a/b/", "/a/.well-known/x", "/a/...", "/a/b%20c", "/%e9", "/caf%c3%a9/x"])
-  func plain(_ path: String) { #expect(PlainPath.isPlain(path)) }
+  @Test("a path that a server could read as another one passes no check", arguments: RequestPaths.ambiguous)
+  func ambiguous(_ path: String) throws {
+    #expect(try matchesAny(path) == false)
+    #expect(!PlainPath.isPlain(path) && !PlainPath.isPlain(path, allowsEmptySteps: true))
+    for target in [path, path + "?", path + "?x=1"] {
+      #expect(!PlainPath.isPlain(target: target) && !PlainPath.isCertainlyPlain(target: target))
+      #expect(!PlainPath.isVerbatim(target: target))
+    }
+  }
 
-  @Test("an empty step is allowed only if requested")
-  func emptySteps() { #expect(PlainPath.isPlain("/a//b", allowsEmptySteps: true) && !PlainPath.isPlain("/a//b")) }
+  @Test("an empty step is allowed only if requested", arguments: RequestPaths.emptySteps)
+  func emptySteps(_ path: String) throws {
+    #expect(try matchesAny(path) == false)
+    #expect(!PlainPath.isPlain(path) && PlainPath.isPlain(path, allowsEmptySteps: true))
+    #expect(PlainPath.isPlain(target: path) && !PlainPath.isVerbatim(target: path))
+  }
+
+  @Test("other paths pass, and some of them are verbatim", arguments: RequestPaths.plain + RequestPaths.verbatim)
+  func plain(_ path: String) throws {
+    #expect(try matchesAny(path))
+    #expect(PlainPath.isPlain(path) && PlainPath.isPlain(path, allowsEmptySteps: true))
+    let isVerbatim = RequestPaths.verbatim.contains(path)
+    for target in [path, path + "?", path + "?x=/../y//z&a.b?"] {
+      #expect(PlainPath.isPlain(target: target) && PlainPath.isVerbatim(target: target) == isVerbatim)
+      #expect(!isVerbatim || PlainPath.isCertainlyPlain(target: target))
+    }
+  }
+
+  @Test("the path of a target ends at the byte of its question mark")
+  func query() {
+    #expect(!PlainPath.isPlain(target: "/a/..?\u{301}") && !PlainPath.isPlain(target: "/a/%2e%2e?\u{301}"))
+    #expect(PlainPath.isPlain(target: "/a?\u{301}") && !PlainPath.isVerbatim(target: "/a?\u{301}"))
+  }
+
+  @Test("the quick checks pass nothing that the whole examination refuses", arguments: UInt64(0)..<8)
+  func quick(_ seed: UInt64) {
+    var chance = SeededGenerator(seed: seed)
+    let pieces = [
+      "/", "/", "/", ".", ".", "..", "a", "b1", "%2e", "%2F", "%", "%00", "\\", ";", " ", "?", "\u{301}", "\u{FF0E}",
+      "\u{7F}", "\t", "&", "=", "~",
+    ]
+    var (certain, verbatim) = (0, 0)
+    for _ in 0..<1000 {
+      // Some do not begin with a slash.
+      var target = Bool.random(using: &chance) ? "/" : ""
+      for _ in 0..<Int.random(in: 0...6, using: &chance) { target += pieces.randomElement(using: &chance) ?? "" }
+      let path = String(decoding: target.utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
+      if PlainPath.isCertainlyPlain(target: target) {
+        certain += 1
+        #expect(PlainPath.isPlain(path, allowsEmptySteps: true), "\(target)")
+      }
+      if PlainPath.isVerbatim(target: target) {
+        verbatim += 1
+        #expect(PlainPath.isPlain(path) && PlainPath.isCertainlyPlain(target: target), "\(target)")
+      }
+      #expect(PlainPath.isPlain(target: target) == PlainPath.isPlain(path, allowsEmptySteps: true), "\(target)")
+    }
+    #expect(certain > 0 && verbatim > 0)
+  }
 
   @Test(
     "headers of the connection, credentials and overrides of the request are refused in any spelling",

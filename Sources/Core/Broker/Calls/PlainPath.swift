@@ -20,6 +20,60 @@ public enum PlainPath {
     return false
   }
 
+  /// Whether the path of a request target is plain (RFC 9112 §3.2.1); a query may follow it. Empty steps are allowed.
+  public static func isPlain(target: String) -> Bool {
+    isCertainlyPlain(target: target)
+      || isPlain(
+        String(decoding: target.utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self), allowsEmptySteps: true)
+  }
+
+  // MARK: One pass over the bytes
+
+  // Most paths need no more, and neither check copies one. If either answers true, ``isPlain(_:allowsEmptySteps:)`` does
+  // for the path without the query; a test compares them.
+
+  /// False if a step of the path may be "." or "..", or if any character could hide one. Empty steps are allowed.
+  static func isCertainlyPlain(target: String) -> Bool {
+    guard target.utf8.first == UInt8(ascii: "/") else { return false }
+    var previous: UInt8 = 0
+    for byte in target.utf8 {
+      switch byte {
+      case UInt8(ascii: "?"): return true
+      case 0..<0x20, UInt8(ascii: "%"), UInt8(ascii: "\\"), 0x7F...: return false
+      case UInt8(ascii: "."): if previous == UInt8(ascii: "/") { return false }
+      default: break
+      }
+      previous = byte
+    }
+    return true
+  }
+
+  /// Whether a request target is also sent unchanged: path and query of permitted characters (RFC 3986 §3.3, §3.4), and no
+  /// empty or encoded step in the path.
+  static func isVerbatim(target: String) -> Bool {
+    var previous: UInt8 = 0
+    var isQuery = false
+    for byte in target.utf8 {
+      switch byte {
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "~"),
+        UInt8(ascii: "&"), UInt8(ascii: "="), UInt8(ascii: "+"), UInt8(ascii: ","), UInt8(ascii: ":"),
+        UInt8(ascii: "@"), UInt8(ascii: "!"), UInt8(ascii: "$"), UInt8(ascii: "*"), UInt8(ascii: "("),
+        UInt8(ascii: ")"), UInt8(ascii: "'"):
+        break
+      case UInt8(ascii: "?"): isQuery = true
+      case UInt8(ascii: "/"), UInt8(ascii: "."):
+        // A step that begins with a dot, or an empty one.
+        guard isQuery || previous != UInt8(ascii: "/") else { return false }
+      default: return false
+      }
+      previous = byte
+    }
+    return target.utf8.first == UInt8(ascii: "/")
+  }
+
+  // MARK: The whole examination
+
   /// UTF-8 that is longer than it must be (RFC 3629 §3): `C0 AE` is a dot to some servers.
   private static func hasOverlong(_ bytes: [UInt8]) -> Bool {
     bytes.indices.contains { index in

@@ -51,7 +51,7 @@ public final class ConnectionForwardCache {
   public func authorized(_ forward: ForwardRequest) -> AuthorizedRequest? {
     let account = forward.account
     guard forward.host == nil, let known = known(account),
-      broker.cache.uptime().milliseconds < known.slot.entry.servedUntil, Self.isVerbatim(forward.target),
+      broker.cache.uptime().milliseconds < known.slot.entry.servedUntil, PlainPath.isVerbatim(target: forward.target),
       known.prefix.utf8.count + forward.target.utf8.count <= 8000,
       known.names.isEmpty || !forward.headers.contains(where: { known.names.contains($0.name.lowercased()) })
     else { return nil }
@@ -119,29 +119,5 @@ public final class ConnectionForwardCache {
     known.line = trail.line(
       entry, pid: principal.pid, at: now, refuser: AuditSubject(eventsOf: holder)
     ).map { (rule, $0) }
-  }
-
-  /// Whether it is sent unchanged: path and query of permitted characters (RFC 3986 §3.3, §3.4), without empty and
-  /// encoded segments, which are examined elsewhere.
-  private static func isVerbatim(_ target: String) -> Bool {
-    var previous: UInt8 = 0
-    var isQuery = false
-    for byte in target.utf8 {
-      switch byte {
-      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "~"),
-        UInt8(ascii: "&"), UInt8(ascii: "="), UInt8(ascii: "+"), UInt8(ascii: ","), UInt8(ascii: ":"),
-        UInt8(ascii: "@"), UInt8(ascii: "!"), UInt8(ascii: "$"), UInt8(ascii: "*"), UInt8(ascii: "("),
-        UInt8(ascii: ")"), UInt8(ascii: "'"):
-        break
-      case UInt8(ascii: "?"): isQuery = true
-      case UInt8(ascii: "/"), UInt8(ascii: "."):
-        // A segment of only dots, or an empty one.
-        guard isQuery || previous != UInt8(ascii: "/") else { return false }
-      default: return false
-      }
-      previous = byte
-    }
-    return target.utf8.first == UInt8(ascii: "/")
   }
 }

@@ -40,22 +40,7 @@ struct ForwardTarget: Equatable {
   }
 
   /// Whether every server reads the path in the same way.
-  var isPlain: Bool { !hasSteps || PlainPath.isPlain(String(target.prefix { $0 != "?" }), allowsEmptySteps: true) }
-
-  /// Whether there is anything in it that steps are written with. Most have none.
-  private var hasSteps: Bool {
-    var previous: UInt8 = 0
-    for byte in target.utf8 {
-      switch byte {
-      case UInt8(ascii: "?"): return false
-      case UInt8(ascii: "%"), UInt8(ascii: "\\"), 0x80...: return true
-      case UInt8(ascii: "."): if previous == UInt8(ascii: "/") { return true }
-      default: break
-      }
-      previous = byte
-    }
-    return false
-  }
+  var isPlain: Bool { PlainPath.isPlain(target: target) }
 
   /// The URL through the broker of a redirect within the account's origins; nil: it leads elsewhere.
   ///
