@@ -196,6 +196,33 @@ struct JSONTests {
   }
 }
 
+@Suite struct RedactedTests {
+  private struct Silent: Redacted { let text = "s3cret" }
+  private struct Named: Redacted {
+    let text = "s3cret"
+    var description: String { "key of work" }
+  }
+  private struct Outer {
+    let silent = Silent()
+    let named: Named? = Named()
+  }
+
+  /// By interpolation, in a collection, for a debugger, by `dump` and by reflection.
+  private func shown(_ value: Any) -> [String] {
+    var dumped = ""
+    dump(value, to: &dumped)
+    let children = Mirror(reflecting: value).children.map { "\($0.label ?? "") \($0.value)" }
+    return ["\(value)", "\([value])", String(reflecting: value), dumped] + children
+  }
+
+  @Test("a redacted value shows its description, and no members")
+  func prints() {
+    #expect(shown(Silent()).count == 4 && shown(Silent()).allSatisfy { $0.contains("‹redacted›") })
+    #expect(shown(Named()).count == 4 && shown(Named()).allSatisfy { $0.contains("key of work") })
+    for text in shown(Outer()) + shown(Silent()) + shown(Named()) { #expect(!text.contains("s3cret")) }
+  }
+}
+
 /// The processor time that this thread uses for it: other programs do not count.
 private func processorTime(_ body: () throws -> Void) rethrows -> Duration {
   func now() -> Duration {

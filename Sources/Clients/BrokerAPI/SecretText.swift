@@ -22,8 +22,4 @@ public struct SecretText: Codable, Sendable, Equatable {
   public var isEmpty: Bool { text.isEmpty }
 }
 
-extension SecretText: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-  public var description: String { "‹redacted›" }
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
-}
+extension SecretText: Redacted {}

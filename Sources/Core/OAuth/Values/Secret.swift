@@ -32,17 +32,7 @@ public struct Secret: Sendable, Hashable {
   }
 }
 
-/// Prints only its description, which contains nothing secret or personal: not in `dump`, in a debugger or by `Mirror`.
-public protocol Redacted: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {}
-
-extension Redacted {
-  public var debugDescription: String { description }
-  public var customMirror: Mirror { Mirror(self, children: [:]) }
-}
-
-extension Secret: Redacted {
-  public var description: String { "‹redacted›" }
-}
+extension Secret: Redacted {}
 
 /// Compares in time that depends only on the lengths (RFC 6749 §10.12: the attacker may measure).
 public func constantTimeEqual(_ lhs: String, _ rhs: String) -> Bool {
