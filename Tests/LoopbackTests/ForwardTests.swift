@@ -69,6 +69,17 @@ import Testing
     #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"])
   }
 
+  @Test(
+    "the body is framed by its length, also an empty one if the method usually has one",
+    arguments: [
+      ("GET", nil, "Transfer-Encoding: chunked"), ("POST", nil, "Transfer-Encoding: chunked"), ("GET", 0, nil),
+      ("DELETE", 0, nil), ("POST", 0, "Content-Length: 0"), ("PUT", 0, "Content-Length: 0"),
+      ("PATCH", 0, "Content-Length: 0"), ("GET", 7, "Content-Length: 7"), ("POST", 7, "Content-Length: 7"),
+    ] as [(String, Int?, String?)])
+  func framing(_ method: String, _ length: Int?, _ expected: String?) {
+    #expect(ForwardHeaders.framing(method, bodyLength: length).map { "\($0.name): \($0.value)" } == expected)
+  }
+
   @Test("Cookies and challenges stay here, and everything else goes to the client")
   func answerHeaders() {
     let headers: HTTPHeaders = [

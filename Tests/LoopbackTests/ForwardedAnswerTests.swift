@@ -12,17 +12,18 @@ import Testing
     case began(UInt, HTTPHeaders = [:])
     case sent(String)
     case paused, ended, failed
+    case flushed(Bool), tookMore
     case passed, refused, shownStepUp, stepUp
   }
 
   private static func answer(
     _ method: HTTPMethod = .GET, _ version: HTTPVersion = .http1_1, isSigned: Bool = false
   ) -> ForwardedAnswer {
-    var answer = ForwardedAnswer()
+    var answer = ForwardedAnswer(HTTPRequestHead(version: version, method: method, uri: "/"))
     answer.asked(
       .init(
-        head: HTTPRequestHead(version: version, method: method, uri: "/"), isSigned: isSigned,
-        filter: TokenFilter(["secret-token"]), redirect: { $0.hasPrefix("/") ? "/forward/work" + $0 : nil }))
+        isSigned: isSigned, filter: TokenFilter(["secret-token"]),
+        redirect: { $0.hasPrefix("/") ? "/forward/work" + $0 : nil }))
     return answer
   }
 
@@ -34,9 +35,10 @@ import Testing
     case .begin(let head): return ["begin \(head.status.code)"]
     case .write(let part): return ["write \(String(buffer: part))"]
     case .flush: return ["flush"]
+    case .pause: return ["pause"]
+    case .resume: return ["resume"]
     case .end(let rest): return ["end\(rest.map { " " + String(buffer: $0) } ?? "")"]
     case .reply(let reply): return ["reply \(reply.status.code) \(String(buffer: reply.body))"]
-    case .refuse(let reply): return ["refuse \(reply.status.code)"]
     case .abort: return ["abort"]
     }
   }
@@ -45,21 +47,39 @@ import Testing
   private static let error = RPCError(.loginRequired, "sign in")
 
   private static func apply(_ events: [Event], to answer: inout ForwardedAnswer) -> [String] {
-    events.flatMap { event in
-      switch event {
-      case .began(let status, let headers):
-        let head = HTTPResponseHead(version: .http1_1, status: .init(statusCode: Int(status)), headers: headers)
-        return text(answer.began(head))
-      case .sent(let part): return text(answer.sent(ByteBuffer(string: part)))
-      case .paused: return text(answer.paused())
-      case .ended: return text(answer.ended())
-      case .failed: return text(answer.failed(gone))
-      case .passed: return answer.judged(.passed).flatMap { text($0) }
-      case .refused: return answer.judged(.refused(error)).flatMap { text($0) }
-      case .shownStepUp: return answer.judged(.stepUp(error, isShown: true)).flatMap { text($0) }
-      case .stepUp: return answer.judged(.stepUp(error, isShown: false)).flatMap { text($0) }
+    events.flatMap { event -> [String] in
+      do throws(ForwardedAnswer.Refusal) {
+        return try apply(event, to: &answer)
+      } catch {
+        return ["refuse \(error.reply.status.code)"]
       }
     }
+  }
+
+  private static func apply(
+    _ event: Event, to answer: inout ForwardedAnswer
+  ) throws(ForwardedAnswer.Refusal) -> [String] {
+    switch event {
+    case .began(let status, let headers):
+      let head = HTTPResponseHead(version: .http1_1, status: .init(statusCode: Int(status)), headers: headers)
+      return text(try answer.began(head))
+    case .sent(let part): return text(answer.sent(ByteBuffer(string: part)))
+    case .paused: return text(answer.paused())
+    case .ended: return text(answer.ended())
+    case .failed: return text(try answer.failed(gone))
+    case .flushed(let isWritable): return text(answer.flushed(isWritable: isWritable))
+    case .tookMore: return text(answer.clientTookMore())
+    case .passed: return try judged(.passed, &answer)
+    case .refused: return try judged(.refused(error), &answer)
+    case .shownStepUp: return try judged(.stepUp(error, isShown: true), &answer)
+    case .stepUp: return try judged(.stepUp(error, isShown: false), &answer)
+    }
+  }
+
+  private static func judged(
+    _ verdict: ForwardedAnswer.Verdict, _ answer: inout ForwardedAnswer
+  ) throws(ForwardedAnswer.Refusal) -> [String] {
+    try answer.judged(verdict).flatMap { text($0) }
   }
 
   private static let short: HTTPHeaders = ["Content-Length": "4"]
@@ -98,6 +118,16 @@ import Testing
         ["judge 403 paused", "begin 403", "write a", "flush", "write b"]
       ),
       ([.began(403, short), .sent("abcd"), .ended, .stepUp], ["judge 403 paused", "reply 403 abcd"]),
+      (
+        [.began(403, short), .sent("ab"), .passed, .sent("cd"), .ended],
+        ["judge 403 paused", "resume", "reply 403 abcd"]
+      ),
+      // A refusal instead of the answer is the only one.
+      ([.began(403, ["Content-Encoding": "gzip"]), .failed, .passed], ["judge 403 paused", "refuse 502"]),
+      // Only a streamed answer waits for its client.
+      ([.began(200), .flushed(false), .tookMore, .flushed(true)], ["begin 200", "pause", "resume", "resume"]),
+      ([.began(200, short), .flushed(false), .tookMore], []),
+      ([.began(403), .flushed(false), .tookMore], ["judge 403 paused"]),
       ([.began(403), .sent("a"), .shownStepUp, .sent("b"), .ended], ["judge 403 paused", "refuse 502"]),
       ([.began(403), .failed, .passed], ["judge 403 paused", "begin 403", "abort"]),
       ([.began(500), .ended], ["begin 500", "end"]), ([.passed], []), ([.began(200), .passed], ["begin 200"]),
@@ -124,7 +154,7 @@ import Testing
   @Test("An answer to HEAD has no body, and one to a client of HTTP/1.0 is not chunked") func forms() throws {
     func headers(_ method: HTTPMethod, _ version: HTTPVersion, _ headers: HTTPHeaders = [:]) throws -> HTTPHeaders {
       var answer = Self.answer(method, version)
-      let action = answer.began(HTTPResponseHead(version: .http1_1, status: .ok, headers: headers))
+      let action = try answer.began(HTTPResponseHead(version: .http1_1, status: .ok, headers: headers))
       guard case .begin(let head)? = action else { throw Unexpected() }
       return head.headers
     }
@@ -134,22 +164,17 @@ import Testing
     #expect(head["Content-Length"] == ["4"] && head["Transfer-Encoding"].isEmpty)
   }
 
-  @Test("Nothing of a request's body follows a refusal, until it is sent again; nothing follows the end")
+  @Test("Nothing of a request's body follows a refusal, until it is sent again")
   func states() {
     var answer = Self.answer()
-    #expect(!answer.isHeld && !answer.isOver)
+    #expect(!answer.isHeld)
     _ = Self.apply([.began(401)], to: &answer)
     #expect(answer.isHeld && !answer.isJudged)
     _ = Self.apply([.ended], to: &answer)
     #expect(answer.isJudged)
-    answer.asked(
-      .init(
-        head: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), isSigned: false,
-        filter: TokenFilter([]), redirect: { _ in nil }))
+    answer.asked(.init(isSigned: false, filter: TokenFilter([]), redirect: { _ in nil }))
     #expect(!answer.isHeld && !answer.isJudged)
-    #expect(Self.apply([.began(200)], to: &answer) == ["begin 200"] && answer.isStreamed)
-    answer.stop()
-    #expect(answer.isOver && Self.apply([.sent("a"), .paused, .ended], to: &answer).isEmpty)
+    #expect(Self.apply([.began(200)], to: &answer) == ["begin 200"])
   }
 }
 

@@ -81,7 +81,7 @@ final class ForwardEndpoint {
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
     guard let target else { return }
     self.target = nil
-    ForwardedRequest(self, head, target, body, exchange).start()
+    ForwardedExchange(self, head, target, body, exchange).start()
   }
 
   func send(_ request: UpstreamRequest, to receiver: any UpstreamReceiver, on loop: any EventLoop) -> UpstreamExchange {
@@ -97,20 +97,5 @@ final class ForwardEndpoint {
       latestFilter = TokenFilter(basis.secrets)
     }
     return latestFilter
-  }
-}
-
-extension HTTPReply {
-  /// An error of the broker. Never 401: clients would begin their own sign-in.
-  ///
-  /// - Parameter refused: the provider's API returned the error.
-  init(_ error: RPCError, refused: Bool = false) {
-    let status = ErrorStatus(error).forward
-    self.init(
-      refused ? .badGateway : status, error: error.reason?.rawValue ?? "bad_request", error.message,
-      hint: error.hint ?? error.reason?.defaultHint)
-    if status == .serviceUnavailable || status == .tooManyRequests {
-      headers.add(name: "Retry-After", value: String(max(1, Int((error.retry_after ?? 5).rounded(.up)))))
-    }
   }
 }

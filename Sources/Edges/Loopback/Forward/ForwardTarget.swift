@@ -87,6 +87,31 @@ enum ForwardHeaders {
     }
   }
 
+  /// The head of a request with the account's token.
+  ///
+  /// - Parameter bodyLength: bytes; nil: unknown.
+  static func head(_ request: AuthorizedRequest, bodyLength: Int?) -> HTTPRequestHead {
+    var headers = HTTPHeaders()
+    headers.reserveCapacity(request.headers.count + 2)
+    headers.add(name: "Host", value: request.basis.server.authority)
+    for header in request.headers { headers.add(name: header.name, value: header.value) }
+    if let header = framing(request.method, bodyLength: bodyLength) {
+      headers.add(name: header.name, value: header.value)
+    }
+    return HTTPRequestHead(
+      version: .http1_1, method: HTTPMethod(rawValue: request.method), uri: request.target, headers: headers)
+  }
+
+  /// The header that frames the body; nil: none is needed.
+  static func framing(_ method: String, bodyLength: Int?) -> HTTPRequest.Header? {
+    switch bodyLength {
+    case nil: return HTTPRequest.Header("Transfer-Encoding", "chunked")
+    // RFC 9110 §8.6: a method that usually has a body announces even an empty one.
+    case 0?: return ["POST", "PUT", "PATCH"].contains(method) ? HTTPRequest.Header("Content-Length", "0") : nil
+    case let length?: return HTTPRequest.Header("Content-Length", String(length))
+    }
+  }
+
   /// The client cannot authenticate itself, but it must learn which scope its token lacks (RFC 6750 §3.1).
   private static func isScopeChallenge(_ name: String, _ value: String) -> Bool {
     name.lowercased() == "www-authenticate" && value.contains("insufficient_scope")

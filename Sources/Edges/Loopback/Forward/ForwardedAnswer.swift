@@ -20,7 +20,6 @@ struct ForwardedAnswer {
     case judged(HTTPResponseHead, [Item])
     case short(HTTPResponseStatus, HTTPHeaders, ByteBuffer)
     case streamed
-    case over
   }
 
   private enum Item {
@@ -29,9 +28,8 @@ struct ForwardedAnswer {
     case failure(HTTPReply)
   }
 
-  /// The request that is answered.
+  /// The part of the request with the token that its answer depends on.
   struct Question {
-    let head: HTTPRequestHead
     /// Whether the broker judges every answer, and not only errors.
     let isSigned: Bool
     /// Removes the token.
@@ -45,25 +43,36 @@ struct ForwardedAnswer {
     case judge(HTTPResponseHead, ByteBuffer, Upstream)
     case begin(HTTPResponseHead)
     case write(ByteBuffer)
+    /// ``flushed(isWritable:)`` follows.
     case flush
+    /// Nothing more of the server's answer is read for now.
+    case pause
+    case resume
     case end(ByteBuffer?)
+    /// The whole answer.
     case reply(HTTPReply)
-    /// An error of the broker instead of the answer.
-    case refuse(HTTPReply)
-    /// The answer has begun: the client must see that it is incomplete.
+    /// The answer has begun: the client must see that it is incomplete. Nothing more of the server is wanted.
     case abort
   }
 
   enum Upstream { case paused, cancelled, ended }
 
+  /// The client gets an error of the broker instead of the answer.
+  struct Refusal: Error {
+    let reply: HTTPReply
+  }
+
+  /// The request that is answered.
+  private let head: HTTPRequestHead
   private var phase = Phase.none
   private var question: Question?
   private var filter = TokenFilter([])
   /// The server refuses the request: nothing more of its body is sent.
   private(set) var isHeld = false
 
-  var isOver: Bool { if case .over = phase { true } else { false } }
-  var isStreamed: Bool { if case .streamed = phase { true } else { false } }
+  init(_ head: HTTPRequestHead) { self.head = head }
+
+  private var isStreamed: Bool { if case .streamed = phase { true } else { false } }
   /// Whether the broker's verdict is awaited.
   var isJudged: Bool { if case .judged = phase { true } else { false } }
 
@@ -74,15 +83,9 @@ struct ForwardedAnswer {
     isHeld = false
   }
 
-  /// The broker answers itself; what the server still sends is ignored.
-  mutating func refused() { phase = .none }
-
-  /// The client has its answer, or hung up.
-  mutating func stop() { phase = .over }
-
   // MARK: Events of the server
 
-  mutating func began(_ head: HTTPResponseHead) -> Action? {
+  mutating func began(_ head: HTTPResponseHead) throws(Refusal) -> Action? {
     guard let question else { return nil }
     let status = head.status.code
     if status >= 300 { isHeld = true }
@@ -90,7 +93,7 @@ struct ForwardedAnswer {
       phase = .refusal(head, ByteBuffer())
       return nil
     }
-    guard (400..<500).contains(status) || question.isSigned else { return pass(head, question) }
+    guard (400..<500).contains(status) || question.isSigned else { return try pass(head, question) }
     return judge(head, ByteBuffer(), .paused)
   }
 
@@ -112,7 +115,7 @@ struct ForwardedAnswer {
       body.writeBuffer(&rest)
       phase = .short(status, headers, body)
     case .streamed: return filter.pass(part).map(Action.write)
-    case .none, .over: break
+    case .none: break
     }
     return nil
   }
@@ -128,23 +131,23 @@ struct ForwardedAnswer {
       if var rest = filter.end() { body.writeBuffer(&rest) }
       return .reply(HTTPReply(status, headers, body: body))
     case .streamed: return .end(filter.end())
-    case .none, .over: break
+    case .none: break
     }
     return nil
   }
 
   /// The server cannot be reached, or its answer is incomplete.
-  mutating func failed(_ reply: HTTPReply) -> Action? {
-    guard case .judged(let head, let items) = phase else { return fail(reply) }
+  mutating func failed(_ reply: HTTPReply) throws(Refusal) -> Action? {
+    guard case .judged(let head, let items) = phase else { return try fail(reply) }
     phase = .judged(head, items + [.failure(reply)])
     return nil
   }
 
   /// The end without an answer of the server.
-  mutating func fail(_ reply: HTTPReply) -> Action {
+  mutating func fail(_ reply: HTTPReply) throws(Refusal) -> Action {
     guard !isStreamed else { return .abort }
     phase = .none
-    return .refuse(reply)
+    throw Refusal(reply: reply)
   }
 
   // MARK: The broker's verdict
@@ -157,30 +160,35 @@ struct ForwardedAnswer {
   }
 
   /// The actions, with those of the data that came before the verdict; empty: there is no answer to judge.
-  mutating func judged(_ verdict: Verdict) -> [Action] {
+  mutating func judged(_ verdict: Verdict) throws(Refusal) -> [Action] {
     guard case .judged(let head, let items) = phase, let question else { return [] }
     switch verdict {
-    case .refused(let error): return [fail(HTTPReply(error, refused: true))]
+    case .refused(let error): return [try fail(HTTPReply(error, refused: true))]
     case .stepUp(let error, let isShown) where isShown || head.status == .unauthorized:
-      return [fail(HTTPReply(error, refused: true))]
+      return [try fail(HTTPReply(error, refused: true))]
     case .passed where head.status == .unauthorized:
       let reply = HTTPReply(
         .badGateway, error: "token_refused", "the provider's API answers 401", hint: "Ask the provider for the reason.")
-      return [fail(reply)]
+      return [try fail(reply)]
     case .passed, .stepUp: break
     }
     var actions: [Action] = []
     func add(_ action: Action?) { if let action { actions.append(action) } }
-    add(pass(head, question))
+    add(try pass(head, question))
     for item in items {
       switch item {
       case .part(let part): add(sent(part))
       // Nothing follows the end.
-      case .end: return actions + [ended()].compactMap(\.self)
-      case .failure(let reply): return actions + [failed(reply)].compactMap(\.self)
+      case .end:
+        add(ended())
+        return actions
+      case .failure(let reply):
+        add(try failed(reply))
+        return actions
       }
     }
-    add(paused())
+    // The server was paused for the verdict.
+    add(isStreamed ? .flush : .resume)
     return actions
   }
 
@@ -189,21 +197,27 @@ struct ForwardedAnswer {
     return .judge(head, body, upstream)
   }
 
-  // MARK: The client's answer
+  // MARK: The client
+
+  /// The client's side takes more, or not now, after all received data were sent.
+  func flushed(isWritable: Bool) -> Action? { isStreamed ? (isWritable ? .resume : .pause) : nil }
+
+  /// The client's side takes more again.
+  func clientTookMore() -> Action? { isStreamed ? .resume : nil }
 
   /// Begins to return it, or reports its fault.
-  private mutating func pass(_ answer: HTTPResponseHead, _ question: Question) -> Action? {
+  private mutating func pass(_ answer: HTTPResponseHead, _ question: Question) throws(Refusal) -> Action? {
     let status = Int(answer.status.code)
     guard status >= 200 else {
-      return fail(
+      return try fail(
         HTTPReply(
           .badGateway, error: "bad_gateway", "the provider's API changes the protocol",
           hint: "Upgrades, such as to WebSocket, are not passed on."
         ).last())
     }
-    let hasNoBody = question.head.method == .HEAD || [204, 304].contains(status)
+    let hasNoBody = head.method == .HEAD || [204, 304].contains(status)
     if !hasNoBody, let reason = Self.unsearchable(answer) {
-      return fail(
+      return try fail(
         HTTPReply(
           .badGateway, error: "answer_withheld", "the answer cannot be searched for the token: \(reason)",
           hint: "Ask for another form of it."))
@@ -214,7 +228,7 @@ struct ForwardedAnswer {
       let own = question.redirect(location)
       // Outside 3xx it names a created resource, and clients do not follow it.
       guard let own = own ?? ((300..<400).contains(status) ? nil : location) else {
-        return fail(
+        return try fail(
           HTTPReply(
             .badGateway, error: "redirect_refused", "the provider's API redirects to another server",
             hint: "The token does not go there. An admin can add its origin to api_origins."))
@@ -224,7 +238,7 @@ struct ForwardedAnswer {
     // RFC 9110 §8.6.
     if status == 204 { headers.remove(name: "Content-Length") }
     let length = headers.first(name: "Content-Length")
-    if length == nil, !hasNoBody, question.head.version == .http1_1 {
+    if length == nil, !hasNoBody, head.version == .http1_1 {
       headers.add(name: "Transfer-Encoding", value: "chunked")
     }
     // A short one in one piece.

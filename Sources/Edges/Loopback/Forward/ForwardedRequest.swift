@@ -1,270 +1,237 @@
 import Broker
 import BrokerAPI
-import FoundationEssentials
-import Grants
 import HTTPServer
-import HTTPTransport
 import NIOCore
 import NIOHTTP1
-import OAuth
 
-/// One request on its way to a provider's API, and the answer on its way back. Lives on the event loop of its connection,
-/// which the broker's decisions leave and come back to.
-final class ForwardedRequest: UpstreamReceiver {
-  private let endpoint: ForwardEndpoint
-  private let target: ForwardTarget
-  private let body: RetainedBody
-  private let exchange: HTTPExchange
-  private var forward: ForwardRequest
-  private var work: Task<Void, Never>?
-  private var sent: AuthorizedRequest?
-  private var upstream: UpstreamExchange?
-  private var state: ForwardedRequestState
-  private var answer = ForwardedAnswer()
-
-  init(
-    _ endpoint: ForwardEndpoint, _ head: HTTPRequestHead, _ target: ForwardTarget, _ body: HTTPRequestBody,
-    _ exchange: HTTPExchange
-  ) {
-    self.endpoint = endpoint
-    state = ForwardedRequestState(head)
-    self.target = target
-    self.body = RetainedBody(body, endpoint.retained, endpoint.share)
-    self.exchange = exchange
-    forward = ForwardRequest(
-      account: target.account, method: head.method == .MSEARCH ? "M-SEARCH" : head.method.rawValue,
-      target: target.target, host: target.host, headers: ForwardHeaders.request(head.headers))
+/// A client's request on its way to a provider's API, and the answer on its way back (``ForwardedAnswer``): each event has an
+/// action, without I/O. ``ForwardedExchange`` performs the actions.
+struct ForwardedRequest {
+  private enum Phase {
+    /// The broker decides.
+    case deciding
+    /// The decision depends on the body, which is read first.
+    case reading
+    /// The server gets the request, and answers it.
+    case sent
+    /// An error of the broker waits for the body, which shows the id of a JSON-RPC request.
+    case refused(HTTPReply)
+    /// The client got an error of the broker.
+    case answered
+    /// The exchange with the client ended.
+    case over
   }
 
-  private var isOver: Bool { answer.isOver }
-
-  // MARK: What the broker decides
-
-  func start() {
-    let own = NIOLoopBound(self, eventLoop: exchange.loop)
-    exchange.onEnd { own.value.stop() }
-    guard !isOver else { return }
-    if let request = endpoint.lane.authorized(forward) { return send(request) }
-    perform(state.began())
+  enum Decider {
+    /// The cache of the connection.
+    case cache
+    /// The broker, by the head; it may need the body.
+    case head
+    /// The broker, by the head and the body.
+    case body
   }
 
-  private func perform(_ action: ForwardedRequestState.Action?) {
-    switch action {
-    case nil: break
-    case .decide(let byBody): byBody ? decideByBody() : decide()
-    case .read:
-      listen()
-      body.want()
-    case .send: transmit()
-    case .write: if let upstream { upstreamTakesMore(upstream) }
-    case .refuse(let reply): refuse(reply)
-    case .reply(let reply, let isCall):
-      exchange.reply(isCall ? body.whole.flatMap { JSONRPCReply.error(reply, to: $0) } ?? reply : reply)
-    }
+  enum Action {
+    /// ``decided(_:_:)`` follows.
+    case decide(Decider)
+    /// Read more of the body. No server needs it.
+    case read
+    /// Send the request to the server instead of an earlier one: ``serverAsked()`` follows.
+    ///
+    /// - isRepeatable: the server may get it twice (RFC 9110 §9.2.2).
+    case send(hasBody: Bool, isRepeatable: Bool)
+    /// The server takes more of the body.
+    case write
+    case answer(ForwardedAnswer.Action)
+    /// Nothing more of the server is wanted.
+    case cancel
+    /// Answer with an error of the broker. Nothing more of the server is wanted.
+    ///
+    /// - isCall: the body is whole, and may be a JSON-RPC request.
+    case refuse(HTTPReply, isCall: Bool)
   }
 
-  private func listen() { body.onMore { [unowned self] in perform(state.bodyCame(body.state)) } }
+  private let head: HTTPRequestHead
+  private let hasBody: Bool
+  private var phase = Phase.deciding
+  private var answer: ForwardedAnswer
 
-  private func decide() {
-    let (broker, principal, forward) = (endpoint.broker, endpoint.principal, forward)
-    let session = HTTPSession(principal, exchange)
-    run { () -> Result<AuthorizedRequest, RPCError>? in
-      if let error = await session.enter(broker.entrance) { return .failure(error) }
-      return await broker.readsBody(forward, principal) ? nil : await broker.authorize(forward, session: session)
-    } then: { [self] decision in
-      if let decision { decided(decision) } else { perform(state.needsBody(body.state)) }
-    }
+  init(_ head: HTTPRequestHead, hasBody: Bool) {
+    self.head = head
+    self.hasBody = hasBody
+    answer = ForwardedAnswer(head)
   }
 
-  /// Leaves the loop for the work, and returns with its result.
-  private func run<Output: Sendable>(
-    _ work: @escaping @Sendable () async -> Output, then: @escaping (Output) -> Void
-  ) {
-    let (loop, own) = (exchange.loop, NIOLoopBound((self, then), eventLoop: exchange.loop))
-    self.work = Task {
-      let output = await work()
-      loop.execute {
-        let (request, then) = own.value
-        if !request.isOver { then(output) }
-      }
-    }
+  /// Whether the client has its whole answer, or hung up.
+  var isOver: Bool { if case .over = phase { true } else { false } }
+
+  // MARK: The decision
+
+  enum Decision {
+    /// The cache has none.
+    case unknown
+    /// A user approves this body and no other, or a rule allows the calls in it.
+    case needsBody
+    case allowed(ForwardedAnswer.Question)
+    case refused(RPCError)
   }
 
-  private func decideByBody() {
-    let whole = body.whole ?? []
-    forward.body = .read(
-      digest: whole.isEmpty ? nil : bodyDigest(of: whole),
-      MCPContent(method: forward.method, headers: forward.headers.map { ($0.name, $0.value) }, body: whole))
-    let session = HTTPSession(endpoint.principal, exchange)
-    run { [broker = endpoint.broker, forward] () -> Result<AuthorizedRequest, RPCError> in
-      if let error = await session.enter(broker.entrance) { return .failure(error) }
-      return await broker.authorize(forward, session: session)
-    } then: { [self] decision in
-      decided(decision)
-    }
-  }
+  /// The request came.
+  func began() -> Action? { if case .deciding = phase { .decide(.cache) } else { nil } }
 
-  private func decided(_ decision: Result<AuthorizedRequest, RPCError>) {
+  mutating func decided(_ decision: Decision, _ body: RetainedBody.State) -> Action? {
+    guard case .deciding = phase else { return nil }
     switch decision {
-    case .failure(let error): refuse(HTTPReply(error))
-    case .success(let request):
-      endpoint.lane.keep(request, of: forward)
-      send(request)
+    case .unknown: return .decide(.head)
+    case .needsBody:
+      phase = .reading
+      return read(body)
+    case .allowed(let question): return send(question)
+    case .refused(let error): return refuse(HTTPReply(error), body)
     }
   }
 
-  // MARK: The request
-
-  private func send(_ request: AuthorizedRequest) {
-    sent = request
-    perform(state.allowed(canSend: body.rewind(), hasBody: body.length != 0))
-  }
-
-  private func transmit() {
-    guard let request = sent else { return }
-    answer.asked(
-      .init(
-        head: state.head, isSigned: request.isSigned, filter: endpoint.filter(for: request.basis),
-        redirect: { [target] in
-          target.redirect($0, of: request.request.url, base: request.basis.base, origins: request.basis.origins)
-        }))
-    let hasBody = body.length != 0
-    let repeatable = ["GET", "HEAD", "OPTIONS"].contains(request.method)
-    if hasBody { listen() }
-    let new = endpoint.send(
-      UpstreamRequest(
-        server: request.basis.server, head: wire(request), body: hasBody ? .streamed : .none,
-        isRepeatable: !hasBody && !request.isSigned && repeatable), to: self, on: exchange.loop)
-    // It may have ended already.
-    isOver ? new.cancel() : (upstream = new)
-  }
-
-  private func wire(_ request: AuthorizedRequest) -> HTTPRequestHead {
-    var headers = HTTPHeaders()
-    headers.reserveCapacity(request.headers.count + 2)
-    headers.add(name: "Host", value: request.basis.server.authority)
-    for header in request.headers { headers.add(name: header.name, value: header.value) }
-    switch body.length {
-    case nil: headers.add(name: "Transfer-Encoding", value: "chunked")
-    // RFC 9110 §8.6: where a method has a body as a rule, none is said to be one of no bytes.
-    case 0?: if ["POST", "PUT", "PATCH"].contains(request.method) { headers.add(name: "Content-Length", value: "0") }
-    case let length?: headers.add(name: "Content-Length", value: String(length))
-    }
-    return HTTPRequestHead(
-      version: .http1_1, method: HTTPMethod(rawValue: request.method), uri: request.target, headers: headers)
-  }
-
-  func upstreamTakesMore(_ upstream: UpstreamExchange) {
-    guard !answer.isHeld, !isOver else { return }
-    while upstream.isWritable {
-      switch body.next() {
-      case .part(let part): upstream.write(part)
-      case .end: return upstream.endBody()
-      case .failed: return perform(answer.fail(ForwardedRequestState.stopped))
-      case nil:
-        upstream.flush()
-        return body.want()
-      }
-    }
-    upstream.flush()
-  }
-
-  // MARK: The answer
-
-  func upstreamBegan(_ head: HTTPResponseHead) { perform(answer.began(head)) }
-  func upstreamSent(_ part: ByteBuffer) { perform(answer.sent(part)) }
-  func upstreamPaused() { perform(answer.paused()) }
-  func upstreamEnded() { perform(answer.ended()) }
-  func upstreamFailed(_ error: TransportError) { perform(answer.failed(failed(error).last())) }
-
-  private func perform(_ action: ForwardedAnswer.Action?) {
-    switch action {
-    case nil: break
-    case .judge(let head, let body, let state):
-      switch state {
-      case .paused: upstream?.pause()
-      case .cancelled: upstream?.cancel()
-      case .ended: break
-      }
-      judge(head, body)
-    case .begin(let head):
-      exchange.onWritable { [unowned self] in upstream?.resume() }
-      exchange.begin(head)
-    case .write(let part): exchange.write(part)
-    case .flush:
-      exchange.flush()
-      if !exchange.isWritable, !isOver { upstream?.pause() }
-    case .end(let rest):
-      if let rest { exchange.write(rest) }
-      exchange.end()
-    case .reply(let reply): exchange.reply(reply)
-    case .refuse(let reply):
-      upstream?.cancel()
-      refuse(reply)
-    case .abort:
-      upstream?.cancel()
-      exchange.abort()
+  private mutating func read(_ body: RetainedBody.State) -> Action {
+    switch body {
+    case .partial: return .read
+    case .whole:
+      phase = .deciding
+      return .decide(.body)
+    case .failed: return refuse(Self.stopped, body)
+    case .tooLong: return refuse(Self.tooLong, body)
+    case .unkept: return refuse(Self.overloaded, body)
     }
   }
 
-  /// Answers with an error of the broker.
-  private func refuse(_ reply: HTTPReply) {
-    upstream = nil
-    answer.refused()
-    perform(state.refused(reply, body.state))
+  private mutating func send(_ question: ForwardedAnswer.Question) -> Action {
+    phase = .sent
+    answer.asked(question)
+    return .send(hasBody: hasBody, isRepeatable: !hasBody && !question.isSigned && isSafe)
   }
 
-  private func judge(_ head: HTTPResponseHead, _ body: ByteBuffer) {
-    guard let sent else { return }
-    let response = HTTPResponse(
-      status: Int(head.status.code), headers: head.headers.map { .init($0.name, $0.value) },
-      body: Data(body.readableBytesView))
-    run { [broker = endpoint.broker] in
-      await broker.judge(response, to: sent)
-    } then: { [self] verdict in
-      judged(verdict)
+  /// RFC 9110 §9.2.1.
+  private var isSafe: Bool {
+    switch head.method {
+    case .GET, .HEAD, .OPTIONS: true
+    default: false
     }
   }
 
-  private func judged(_ verdict: ForwardVerdict) {
-    guard answer.isJudged else { return }
-    let actions: [ForwardedAnswer.Action]
+  /// The broker answers with an error: to a JSON-RPC request in its form, once its body shows the id.
+  private mutating func refuse(_ reply: HTTPReply, _ body: RetainedBody.State) -> Action {
+    switch body {
+    case .partial where JSONRPCReply.mayAnswer(head):
+      phase = .refused(reply)
+      return .read
+    case .partial, .whole, .failed, .tooLong, .unkept:
+      phase = .answered
+      return .refuse(reply, isCall: body == .whole && JSONRPCReply.mayAnswer(head))
+    }
+  }
+
+  // MARK: The client
+
+  /// More of the body, its end or its failure.
+  mutating func bodyCame(_ body: RetainedBody.State) -> Action? {
+    switch phase {
+    case .reading: return read(body)
+    case .sent: return serverTookMore()
+    case .refused(let reply): return refuse(reply, body)
+    case .deciding, .answered, .over: return nil
+    }
+  }
+
+  /// All data were sent to the client (``ForwardedAnswer/Action/flush``).
+  func flushed(isWritable: Bool) -> Action? { isSent ? answer.flushed(isWritable: isWritable).map(Action.answer) : nil }
+
+  /// The client's side takes more again.
+  func clientTookMore() -> Action? { isSent ? answer.clientTookMore().map(Action.answer) : nil }
+
+  /// The client has its whole answer, or hung up.
+  mutating func stop() {
+    phase = .over
+    answer = ForwardedAnswer(head)
+  }
+
+  // MARK: The server
+
+  private var isSent: Bool { if case .sent = phase { true } else { false } }
+
+  /// The request was given to the server's side, which may have failed at once.
+  func serverAsked() -> Action? { isSent ? nil : .cancel }
+
+  /// The server's side takes the body, or more of it. A server that refuses the request gets no more.
+  func serverTookMore() -> Action? { isSent && hasBody && !answer.isHeld ? .write : nil }
+
+  /// The part of the body that is sent next will not come.
+  mutating func bodyFailed(_ body: RetainedBody.State) -> Action? {
+    guard isSent else { return nil }
+    do throws(ForwardedAnswer.Refusal) {
+      return Action.answer(try answer.fail(Self.stopped))
+    } catch {
+      return refuse(error.reply, body)
+    }
+  }
+
+  mutating func serverBegan(_ response: HTTPResponseHead, _ body: RetainedBody.State) -> Action? {
+    guard isSent else { return nil }
+    do throws(ForwardedAnswer.Refusal) {
+      return try answer.began(response).map(Action.answer)
+    } catch {
+      return refuse(error.reply, body)
+    }
+  }
+
+  mutating func serverSent(_ part: ByteBuffer) -> Action? { isSent ? answer.sent(part).map(Action.answer) : nil }
+
+  /// No more for now.
+  func serverPaused() -> Action? { isSent ? answer.paused().map(Action.answer) : nil }
+
+  mutating func serverEnded() -> Action? { isSent ? answer.ended().map(Action.answer) : nil }
+
+  mutating func serverFailed(_ error: TransportError, _ body: RetainedBody.State) -> Action? {
+    guard isSent else { return nil }
+    do throws(ForwardedAnswer.Refusal) {
+      return try answer.failed(HTTPReply(error).last()).map(Action.answer)
+    } catch {
+      return refuse(error.reply, body)
+    }
+  }
+
+  // MARK: The broker's verdict
+
+  enum Verdict {
+    case passed
+    /// The same request again, with another token or proof.
+    ///
+    /// - canSend: the body can be sent from its first byte.
+    case again(ForwardedAnswer.Question, canSend: Bool)
+    /// - body: the whole body; nil: it was not kept.
+    case stepUp(RPCError, body: [UInt8]?)
+    case refused(RPCError)
+  }
+
+  /// The verdict on the answer (``ForwardedAnswer/Action/judge(_:_:_:)``). The actions include those of the data that came
+  /// before it; empty: no answer waits for it.
+  mutating func judged(_ verdict: Verdict, _ body: RetainedBody.State) -> [Action] {
+    guard isSent, answer.isJudged else { return [] }
+    let known: ForwardedAnswer.Verdict
     switch verdict {
-    case .again(let next):
-      upstream?.cancel()
-      return send(next)
-    case .refused(let error): actions = answer.judged(.refused(error))
-    case .stepUp(let error): actions = answer.judged(.stepUp(error, isShown: isJSONRPC(error)))
-    case .passed: actions = answer.judged(.passed)
+    case .again(let question, let canSend): return [canSend ? send(question) : refuse(Self.unkept, body)]
+    case .stepUp(let error, let whole): known = .stepUp(error, isShown: isShown(error, whole))
+    case .passed: known = .passed
+    case .refused(let error): known = .refused(error)
     }
-    for action in actions where !isOver { perform(action) }
-    // A streamed answer continues only if the client accepts more.
-    if !answer.isStreamed || exchange.isWritable { upstream?.resume() }
+    do throws(ForwardedAnswer.Refusal) {
+      return try answer.judged(known).map(Action.answer)
+    } catch {
+      return [refuse(error.reply, body)]
+    }
   }
 
   /// Whether the client understands a JSON-RPC error; others get the API's own answer.
-  private func isJSONRPC(_ error: RPCError) -> Bool {
-    guard JSONRPCReply.mayAnswer(state.head), let whole = body.whole else { return false }
-    return JSONRPCReply.error(HTTPReply(error), to: whole) != nil
-  }
-
-  private func failed(_ error: TransportError) -> HTTPReply {
-    let hint = "See whether the provider's API works, and api_base and api_origins in its section."
-    return switch error.kind {
-    case .timedOut: HTTPReply(.gatewayTimeout, error: "timeout", error.message, hint: hint)
-    case .notSent, .lost, .tooLarge, .unreadable:
-      HTTPReply(.badGateway, error: "bad_gateway", error.message, hint: hint)
-    }
-  }
-
-  // MARK: The end
-
-  /// It is answered, or no client waits for the answer.
-  private func stop() {
-    state.stop()
-    answer.stop()
-    work?.cancel()
-    upstream?.cancel()
-    body.stop()
+  private func isShown(_ error: RPCError, _ body: [UInt8]?) -> Bool {
+    guard JSONRPCReply.mayAnswer(head), let body else { return false }
+    return JSONRPCReply.error(HTTPReply(error), to: body) != nil
   }
 }

@@ -54,9 +54,12 @@ final class RetainedBody {
   /// - Parameter action: called each time more has come that was wanted.
   func onMore(_ action: @escaping () -> Void) { cameMore = action }
 
-  /// Makes ``next()`` begin with the first part again; false if more arrived than was kept.
-  func rewind() -> Bool {
-    guard index == 0 || isReplayable else { return false }
+  /// False if more arrived than was kept, and some of it was sent.
+  var canRewind: Bool { index == 0 || isReplayable }
+
+  /// Makes ``next()`` begin with the first part again; false if it cannot (``canRewind``).
+  @discardableResult func rewind() -> Bool {
+    guard canRewind else { return false }
     index = 0
     return true
   }
