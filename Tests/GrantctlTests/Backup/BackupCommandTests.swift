@@ -135,6 +135,49 @@ import Testing
     }
   }
 
+  @Test("a file that cannot be written is reported before the passphrase prompt")
+  func unwritable() async throws {
+    try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await broker.run(["backup", "none/b"], recorder) {
+        Self.atTerminal(&$0, files)
+        $0.files.obstacle = { path in path == "none/b" ? "No such file or directory" : nil }
+      }
+      #expect(status == .failure && broker.methods.isEmpty)
+      #expect(
+        recorder.err == """
+          grantctl: the backup cannot be written to none/b: No such file or directory
+            Give a file in a folder that exists, that you can write to, and that has space.
+
+          """)
+    }
+  }
+
+  @Test("a locked broker is reported before the passphrase prompt")
+  func locked() async throws {
+    let refusal = RPCError(.locked, "the broker is locked")
+    try await ScriptedBroker.with(["policy.explain": refuse(refusal)]) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
+      #expect(status == .temporarilyUnavailable && broker.methods == ["policy.explain"])
+      #expect(recorder.err == "grantctl: the broker is locked\n  Unlock it with `grantctl unlock`.\n")
+    }
+  }
+
+  @Test("the obstacle of a file is found without writing it")
+  func obstacles() throws {
+    let folder = NSTemporaryDirectory() + "gc-obstacle-\(UUID().uuidString)"
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    #expect(FileManager.default.createFile(atPath: folder + "/file", contents: Data()))
+    let table: [(String, String?)] = [
+      ("/new", nil), ("/file", nil), ("", "it is a folder"), ("/", "it is a folder"),
+      ("/none/b", "No such file or directory"), ("/file/b", "\(folder)/file is not a folder"),
+    ]
+    for (path, reason) in table { #expect(ProcessFiles.obstacle(folder + path) == reason) }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["file"])
+  }
+
   @Test("a backup is a file: “-” is refused", arguments: ["backup", "restore"])
   func noStream(command: String) throws {
     let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot([command, "-"]) }

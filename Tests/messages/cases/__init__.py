@@ -2,4 +2,4 @@
 
 from table import CASES  # noqa: F401
 
-from . import completion, desktop, first, helpers, locking, logins, overview, providers, reloads  # noqa: F401
+from . import backups, completion, desktop, first, helpers, locking, logins, overview, providers, reloads  # noqa: F401

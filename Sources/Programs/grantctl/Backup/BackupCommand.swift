@@ -64,9 +64,10 @@ struct BackupCommand: BrokerCommand {
   func validate() throws { try BackupTransfer.checkIsFile(file) }
 
   func run(in shell: Shell) async throws(Failure) {
+    // No user should type a passphrase for a file that cannot be written, or for a broker that makes no backup.
     guard force || !shell.terminal.files.exists(file) else { throw Self.exists(file) }
+    if let reason = shell.terminal.files.obstacle(file) { throw Self.unwritable(file, reason) }
     try secret.check(shell)
-    // No user should think of a passphrase for a broker that is not there, or that makes no backup for them.
     try await checkAllowed(shell, on: try await shell.connect())
     var dialogue = Dialogue(shell)
     let given = try await secret.read(in: shell, &dialogue, twice: true)
@@ -78,7 +79,7 @@ struct BackupCommand: BrokerCommand {
     }
     if let reason = shell.terminal.files.save(file, bytes, force) {
       if !force, shell.terminal.files.exists(file) { throw Self.exists(file) }
-      throw Failure(.failure, "the backup cannot be written to \(file): \(reason)")
+      throw Self.unwritable(file, reason)
     }
     report(made, shell)
   }
@@ -87,8 +88,14 @@ struct BackupCommand: BrokerCommand {
   private func checkAllowed(_ shell: Shell, on client: SocketClient) async throws(Failure) {
     guard secret.isAsked else { return }
     let params = PolicyExplain.Params(method: StoreBackup.name)
-    let answer = try? await shell.ask(PolicyExplain.self, params, on: client).value()
-    guard let answer, !answer.allowed else { return }
+    let answer: PolicyExplain.Result
+    do throws(Failure) {
+      answer = try await shell.ask(PolicyExplain.self, params, on: client).value()
+    } catch {
+      if error.rpc?.reason == .locked || error.status == .notRunning { throw error }
+      return
+    }
+    guard !answer.allowed else { return }
     // Without a secret: the refusal names the rule that is missing, and the audit trail has it.
     _ = try await shell.ask(StoreBackup.self, .init(passphrase: nil, key: nil), on: client)
   }
@@ -112,6 +119,12 @@ struct BackupCommand: BrokerCommand {
 
   private static func exists(_ file: String) -> Failure {
     Failure(.usage, "\(file) already exists", hints: ["Choose another name, or --force writes over it."])
+  }
+
+  private static func unwritable(_ file: String, _ reason: String) -> Failure {
+    Failure(
+      .failure, "the backup cannot be written to \(file): \(reason)",
+      hints: ["Give a file in a folder that exists, that you can write to, and that has space."])
   }
 
   private func report(_ made: StoreBackup.Result, _ shell: Shell) {

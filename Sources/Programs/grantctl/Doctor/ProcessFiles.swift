@@ -50,6 +50,16 @@ enum ProcessFiles {
     save(path, bytes: bytes, replacing: replacing, mode: 0o600)
   }
 
+  /// Why ``save(_:bytes:replacing:)`` would fail, as far as the folder shows.
+  static func obstacle(_ path: String) -> String? {
+    let (folder, name) = split(path)
+    var status = stat()
+    if name.isEmpty || (stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR) { return "it is a folder" }
+    guard stat(folder, &status) == 0 else { return Reason.ofKernel.words }
+    guard status.st_mode & S_IFMT == S_IFDIR else { return "\(folder) is not a folder" }
+    return access(folder, W_OK | X_OK) == 0 ? nil : Reason.ofKernel.words
+  }
+
   private static func save(_ path: String, bytes: [UInt8], replacing: Bool, mode: mode_t) -> String? {
     let (folder, name) = split(path)
     let temporary = "\(folder)/.\(name).\(String(UInt64.random(in: 0 ... .max), radix: 16))"

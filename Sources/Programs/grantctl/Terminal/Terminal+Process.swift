@@ -14,7 +14,7 @@ extension Terminal {
       width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2),
       files: TerminalFiles(
         text: ProcessFiles.text, bytes: ProcessFiles.bytes, replace: ProcessFiles.replace, save: ProcessFiles.save,
-        rewrite: ProcessFiles.rewrite, remove: ProcessFiles.remove,
+        obstacle: ProcessFiles.obstacle, rewrite: ProcessFiles.rewrite, remove: ProcessFiles.remove,
         privateFolder: { ProcessExec.privateFolder(environment) }, removeFolder: ProcessFiles.removeFolder,
         exists: { access($0, F_OK) == 0 }),
       programs: TerminalPrograms(

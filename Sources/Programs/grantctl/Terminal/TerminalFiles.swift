@@ -22,6 +22,8 @@ struct TerminalFiles: Sendable {
   /// A new file for its owner alone, whole and on disk or not there at all; why not, where it cannot be. `true`: also in
   /// the place of one that is there.
   var save: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
+  /// Why `save` would fail at a path, as far as its folder shows; nil: no reason is known. Writes nothing.
+  var obstacle: @Sendable (String) -> String? = { _ in nil }
   /// Writes a file of another program, with the mode of a file that is like it, else for its owner alone; through a
   /// symbolic link. Why not, where it cannot be.
   var rewrite: @Sendable (String, [UInt8], String) -> String? = { _, _, _ in "there are no files here" }
