@@ -116,6 +116,7 @@ import Testing
       async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
       for line in lines { recorder.type(line) }
       #expect(try await status == .usage)
+      #expect(recorder.err.contains("  Run the command again"))
       #expect(!broker.methods.contains("store.backup") && files.saved.withLock { $0.isEmpty })
     }
   }

@@ -41,7 +41,7 @@ import Testing
       recorder.endInput()
       #expect(try await broker.run(Self.arguments, recorder) == .usage)
       #expect(broker.methods.isEmpty && recorder.out.isEmpty)
-      #expect(recorder.err.hasPrefix("grantctl: no refresh token was given\n") || !lines.isEmpty)
+      #expect(recorder.err.hasPrefix("grantctl: no refresh token was given\n  Give ") || !lines.isEmpty)
       #expect(!recorder.err.contains("1//"))
     }
   }

@@ -174,7 +174,12 @@ import Testing
       #expect(!recorder.err.contains("iat-secret") && !recorder.out.contains("iat-secret"))
       guard path != "/none" else {
         #expect(status == .usage && broker.methods.isEmpty)
-        #expect(recorder.err == "grantctl: the initial access token cannot be read from /none: No such file\n")
+        #expect(
+          recorder.err == """
+            grantctl: the initial access token cannot be read from /none: No such file
+              Give the path of a file with the initial access token, or “-” for standard input.
+
+            """)
         return
       }
       guard path != "/open" else {

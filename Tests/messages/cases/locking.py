@@ -74,7 +74,7 @@ def lock(home):
     for command in (("login", "demo", "work"), ("setup", fake.issuer), ("list",), ("refresh", "work")):
         shows(home.errors(*command, status=5), "the broker is locked", "grantctl unlock")
     wrong = home.ctl("unlock", "--passphrase-file", "-", text="another passphrase\n", status=5)
-    shows(wrong.stderr, "the passphrase is wrong")
+    shows(wrong.stderr, "the passphrase is wrong", "grantctl unlock", "docs/lock.md")
     done = unlock(home)
     shows(done.stdout, "Unlocked.")
     must(home.output("token", "work").strip().encode() == secrets["the access token"], "it is another token")
@@ -160,6 +160,28 @@ def lock_asks(home):
         shows(text, "Unlocked.")
         lacks(text, PASSPHRASE)
         must(time.monotonic() - began < LOCK_SECONDS, "the unlock takes long")
+
+
+@case("lock-refused-passphrases")
+def refused_passphrases(home):
+    """Each refusal of a passphrase has the next step."""
+    home.start(demo=home.provider())
+    for typed, problem in (("short\n", "shorter than 8 bytes"), (PASSPHRASE + "\n" + "another one\n", "not the same")):
+        terminal = home.terminal("lock", echo=True)
+        for line in typed.splitlines():
+            terminal.until(r"is not\s+shown" if line == typed.splitlines()[0] else r"same\s+again")
+            terminal.type(line + "\n")
+        shows(terminal.end(), problem, "Run the command again")
+        must(terminal.status == 64, f"{problem}: {terminal.status}")
+    shows(home.errors("lock", status=64), "there is no terminal", "Give it with --passphrase-file FILE")
+    missing = home.folder / "none"
+    shows(home.errors("lock", "--passphrase-file", missing, status=64), "cannot be read", "Give the path of a file")
+    for command in (["lock"], ["backup", home.folder / "copy"]):
+        text = home.errors(*command, "--passphrase-file", "-", text="short\n", status=64)
+        shows(text, "the passphrase is shorter than 8 characters", "Try again with")
+        text = home.errors(*command, "--passphrase-file", "-", text="\n", status=64)
+        shows(text, "no passphrase was given", "Give one line of printable ASCII")
+    must(home.call("broker.status")["state"] == "running", "it is locked")
 
 
 @case("stopped-prompt")

@@ -192,7 +192,8 @@ extension Backups {
       return invalid(
         "the backup was made by a newer grantd (\(what))", "Restore it with that version, or install it here first.")
     case .wrongPassphrase:
-      return invalid("the passphrase is not the one that the backup was made with", "Try again with the right one.")
+      return invalid(
+        "the passphrase is not the one that the backup was made with", "Try again with the passphrase of that backup.")
     case .wrongKey: return invalid("the key is not the one that the backup was made with", "Give the right --key-file.")
     case .needsPassphrase:
       return invalid("the backup was made with a passphrase, not with a key file", "Give the passphrase instead.")
@@ -201,7 +202,9 @@ extension Backups {
         "the backup was made with a key file, not with a passphrase", "Give that file with --key-file FILE.")
     case .truncated: return invalid("the backup is not whole: its end is missing", another)
     case .damaged(let detail): return invalid("the backup is damaged: \(detail)", another)
-    case .unusableSecret(let detail): return .invalidParams(detail)
+    case .unusableSecret(let detail):
+      return .invalidParams(
+        detail, hint: "Try again with a passphrase of at least 8 characters, or a key file of 32 bytes.")
     case .tooLarge(let limit): return RPCError(.overloaded, "a backup has at most \(limit >> 20) MiB")
     }
   }

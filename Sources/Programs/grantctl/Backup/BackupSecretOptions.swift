@@ -7,6 +7,9 @@ struct BackupSecretOptions: ParsableArguments {
   /// A key has 32 bytes; as text it has some more.
   private static let longestKey = 512
   private static let shortestPassphrase = 8
+  private static let otherWays = [
+    "Give it with --passphrase-file FILE (“-” reads standard input), or a key with --key-file FILE."
+  ]
 
   @Option(
     help: ArgumentHelp("Read the passphrase from a file; “-” reads standard input.", valueName: "path"),
@@ -36,9 +39,7 @@ struct BackupSecretOptions: ParsableArguments {
   /// Before anything else is done: whoever cannot be asked is told so.
   func check(_ shell: Shell) throws(Failure) {
     guard isAsked, !shell.terminal.canAsk else { return }
-    throw Failure(
-      .usage, "there is no terminal to ask for the passphrase",
-      hints: ["Give it with --passphrase-file FILE (“-” reads standard input), or a key with --key-file FILE."])
+    throw Failure(.usage, "there is no terminal to ask for the passphrase", hints: Self.otherWays)
   }
 
   /// - Parameter twice: a new one, in which a slip would cost the backup.
@@ -46,7 +47,9 @@ struct BackupSecretOptions: ParsableArguments {
     if let keyFile {
       switch shell.terminal.files.bytes(keyFile, Self.longestKey) {
       case .unreadable(let reason):
-        throw Failure(.usage, "the key cannot be read from \(keyFile): \(reason)")
+        throw Failure(
+          .usage, "the key cannot be read from \(keyFile): \(reason)",
+          hints: ["Give the path of a file with 32 bytes, raw, base64 or hexadecimal."])
       case .bytes(_, isOpenToOthers: true): throw SecretInput.openToOthers(keyFile)
       case .bytes(let bytes, _): return Given(key: SecretText(Base64.encoded(bytes[...])))
       }
@@ -58,9 +61,10 @@ struct BackupSecretOptions: ParsableArguments {
       if twice {
         try await dialogue.newPassphrase(
           "Passphrase for the backup, \(Self.shortestPassphrase) bytes or more (it is not shown): ",
-          shortest: Self.shortestPassphrase)
+          shortest: Self.shortestPassphrase, hints: Self.otherWays)
       } else {
-        try await dialogue.secret("passphrase", prompt: "The backup's passphrase (it is not shown): ")
+        try await dialogue.secret(
+          "passphrase", prompt: "The backup's passphrase (it is not shown): ", hints: Self.otherWays)
       }
     return Given(passphrase: passphrase, isTyped: true)
   }

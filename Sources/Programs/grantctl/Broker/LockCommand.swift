@@ -97,23 +97,24 @@ struct UnlockCommand: BrokerCommand {
 /// The passphrase of a lock: never in the arguments or the environment, which others can read.
 private struct LockPassphrase {
   private static let shortest = 8
+  private static let otherWays = ["Give it with --passphrase-file FILE (“-” reads standard input)."]
 
   let file: String?
 
   func known(in shell: Shell, _ dialogue: inout Dialogue) async throws(Failure) -> SecretText {
     if let file { return try await SecretInput(shell: shell, what: "passphrase").read(from: file) }
     guard shell.terminal.canAsk else {
-      throw Failure(
-        .usage, "there is no terminal to ask for the passphrase",
-        hints: ["Give it with --passphrase-file FILE (“-” reads standard input)."])
+      throw Failure(.usage, "there is no terminal to ask for the passphrase", hints: Self.otherWays)
     }
-    return try await dialogue.secret("passphrase", prompt: "Passphrase of the lock (it is not shown): ")
+    return try await dialogue.secret(
+      "passphrase", prompt: "Passphrase of the lock (it is not shown): ", hints: Self.otherWays)
   }
 
   func chosen(in shell: Shell, _ dialogue: inout Dialogue) async throws(Failure) -> SecretText {
     if file != nil || !shell.terminal.canAsk { return try await known(in: shell, &dialogue) }
     return try await dialogue.newPassphrase(
-      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shortest: Self.shortest)
+      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shortest: Self.shortest,
+      hints: Self.otherWays)
   }
 }
 

@@ -50,10 +50,13 @@ extension RPCError {
   init(_ failure: LockedKey.Failure) {
     switch failure {
     case .wrongPassphrase:
-      self.init(.locked, "the passphrase is wrong", hint: "Try again with `grantctl unlock`.")
+      self.init(
+        .locked, "the passphrase is wrong",
+        hint: "Try again with `grantctl unlock`. docs/lock.md has the steps for a forgotten passphrase.")
     case .needsPassphrase:
       self = .invalidParams("the first lock needs a passphrase", hint: "Choose one with `grantctl lock`.")
-    case .unusablePassphrase(let reason): self = .invalidParams(reason)
+    case .unusablePassphrase(let reason):
+      self = .invalidParams(reason, hint: "Try again with another passphrase, of at least 8 characters.")
     case .unusable(let path, let detail):
       self.init(.keyNotReplaceable, "\(path): \(detail)", hint: "Nothing was changed; see docs/lock.md.")
     }

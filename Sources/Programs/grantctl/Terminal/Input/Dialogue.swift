@@ -42,20 +42,26 @@ struct Dialogue {
     // The line feed that ended it was not shown.
     shell.terminal.write(.err, "\n")
     guard line.utf8.count < SecretInput.longestTyped else {
-      throw Failure(.usage, "the \(what) is too long to be typed")
+      throw Failure(.usage, "the \(what) is too long to be typed", hints: hints)
     }
     return try SecretInput(shell: shell, what: what).parse(line)
   }
 
   /// A new passphrase of at least `shortest` bytes; twice, since it does not show.
-  mutating func newPassphrase(_ prompt: String, shortest: Int) async throws(Failure) -> SecretText {
-    let passphrase = try await secret("passphrase", prompt: prompt)
+  mutating func newPassphrase(
+    _ prompt: String, shortest: Int, hints: [String]
+  ) async throws(Failure) -> SecretText {
+    let passphrase = try await secret("passphrase", prompt: prompt, hints: hints)
     // Exposed to be measured, and compared with the next input.
     guard passphrase.exposed.utf8.count >= shortest else {
-      throw Failure(.usage, "the passphrase is shorter than \(shortest) bytes")
+      throw Failure(
+        .usage, "the passphrase is shorter than \(shortest) bytes",
+        hints: ["Run the command again with a longer one, such as four random words."])
     }
-    guard try await secret("passphrase", prompt: "The same again: ") == passphrase else {
-      throw Failure(.usage, "the two passphrases are not the same")
+    guard try await secret("passphrase", prompt: "The same again: ", hints: hints) == passphrase else {
+      throw Failure(
+        .usage, "the two passphrases are not the same",
+        hints: ["Run the command again, and type the same passphrase twice."])
     }
     return passphrase
   }

@@ -14,7 +14,9 @@ struct SecretInput {
     if path == "-" { return try await readStandardInput() }
     switch shell.terminal.files.text(path) {
     case .unreadable(let reason):
-      throw Failure(.usage, "the \(what) cannot be read from \(path): \(reason)")
+      throw Failure(
+        .usage, "the \(what) cannot be read from \(path): \(reason)",
+        hints: ["Give the path of a file with the \(what), or “-” for standard input."])
     case .text(let text, let isOpenToOthers):
       if isOpenToOthers { throw Self.openToOthers(path) }
       return try parse(text)
@@ -50,7 +52,9 @@ struct SecretInput {
     let whole = Array(text.utf8)
     let bytes = whole.dropFirst(whole.starts(with: mark) ? mark.count : 0).drop { $0 <= 0x20 }
     let secret = bytes.prefix((bytes.lastIndex { $0 > 0x20 } ?? bytes.startIndex - 1) - bytes.startIndex + 1)
-    guard !secret.isEmpty else { throw Failure(.usage, "no \(what) was given") }
+    guard !secret.isEmpty else {
+      throw Failure(.usage, "no \(what) was given", hints: ["Give one line of printable ASCII."])
+    }
     guard secret.allSatisfy({ (0x20...0x7E).contains($0) }) else {
       throw Failure(
         .usage, "the input is not a valid \(what)", hints: ["It is one line of printable ASCII, and nothing else."])
