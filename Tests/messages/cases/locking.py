@@ -79,7 +79,13 @@ def lock(home):
     shows(done.stdout, "Unlocked.")
     must(home.output("token", "work").strip().encode() == secrets["the access token"], "it is another token")
     # The passphrase is known from the first lock.
-    shows(home.output("lock"), "Locked.")
+    shows(home.output("lock"), "Locked.", "that of the previous lock", "grantctl lock --new-passphrase")
+    shows(home.output("lock"), "Already locked. Unlock: grantctl unlock")
+    shows(locks(home).stdout, "Already locked, under the earlier passphrase.")
+    must(home.json("lock") == {"state": "locked", "warnings": []}, "another answer in JSON")
+    shows(home.errors("lock", "--new-passphrase", status=5), "its passphrase is unchanged", "grantctl unlock")
+    unlock(home)
+    lacks(locks(home).stdout, "previous lock")
     unlock(home)
 
 

@@ -27,7 +27,9 @@ struct LockCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var dialogue = Dialogue(shell)
     var params = BrokerLock.Params()
-    let isUser = try await shell.ask(BrokerStatus.self, NoParams()).value().instance == "user"
+    let before = try await shell.ask(BrokerStatus.self, NoParams()).value()
+    let isUser = before.instance == "user"
+    if before.state == "locked" { return try alreadyLocked(shell) }
     if isUser, passphraseFile != nil || newPassphrase {
       params.passphrase = try await LockPassphrase(file: passphraseFile).chosen(in: shell, &dialogue)
     }
@@ -52,6 +54,21 @@ struct LockCommand: BrokerCommand {
     }
     let unlock = shell.command("unlock")
     shell.terminal.print(isUser ? "Locked. Unlock: \(unlock)" : "All releases are held. Release them: \(unlock)")
+    guard isUser, params.passphrase == nil else { return }
+    shell.terminal.printWrapped("The passphrase is that of the previous lock.")
+    shell.terminal.print("To change it, unlock first, then:", command: shell.command("lock --new-passphrase"))
+  }
+
+  /// A locked broker has no key that it could put under another passphrase.
+  private func alreadyLocked(_ shell: Shell) throws(Failure) {
+    guard !newPassphrase else {
+      throw Failure(
+        .temporarilyUnavailable, "the broker is locked, and its passphrase is unchanged",
+        hints: ["Unlock it with `grantctl unlock`. Then `grantctl lock --new-passphrase` changes the passphrase."])
+    }
+    if shell.isJSON { return shell.print(JSON(encoding: BrokerLock.Result(state: "locked"))) }
+    let state = passphraseFile == nil ? "Already locked" : "Already locked, under the earlier passphrase"
+    shell.terminal.print("\(state). Unlock: \(shell.command("unlock"))")
   }
 }
 
