@@ -73,7 +73,7 @@ def lock(home):
     must('"reason": "locked"' in home.errors("token", "work", "--json", status=5).replace('":"', '": "'), "the reason")
     for command in (("login", "demo", "work"), ("setup", fake.issuer), ("list",), ("refresh", "work")):
         shows(home.errors(*command, status=5), "the broker is locked", "grantctl unlock")
-    wrong = home.ctl("unlock", "--passphrase-file", "-", text="another passphrase\n", status=5)
+    wrong = home.ctl("unlock", "--passphrase-file", "-", text="another passphrase\n", status=1)
     shows(wrong.stderr, "the passphrase is wrong", "grantctl unlock", "docs/lock.md")
     done = unlock(home)
     shows(done.stdout, "Unlocked.")

@@ -77,7 +77,8 @@ struct UnlockCommand: BrokerCommand {
     commandName: "unlock", abstract: "End a lock or a hold of all releases.",
     usage: "grantctl unlock [options]",
     discussion: """
-      Asks for the passphrase of the lock. At the system broker ends the hold, without a passphrase.
+      Asks for the passphrase of the lock. At the system broker ends the hold, without a passphrase. Exits with \
+      \(ExitStatus.failure.rawValue) if the passphrase is wrong.
 
       Example:
         grantctl unlock
@@ -95,7 +96,16 @@ struct UnlockCommand: BrokerCommand {
       var dialogue = Dialogue(shell)
       params.passphrase = try await LockPassphrase(file: passphraseFile).known(in: shell, &dialogue)
     }
-    var result = try await shell.ask(BrokerUnlock.self, params).value()
+    var result: BrokerUnlock.Result
+    do throws(Failure) {
+      result = try await shell.ask(BrokerUnlock.self, params).value()
+    } catch {
+      guard params.passphrase != nil, error.rpc?.reason == .locked else { throw error }
+      // The passphrase is wrong: it does not help to wait, as other errors of a locked broker suggest.
+      var wrong = error
+      wrong.status = .failure
+      throw wrong
+    }
     if result.state == "unlocking" {
       try await shell.showing("Starting the broker") { _ throws(Failure) in
         try await shell.waitForBroker(in: "running")
