@@ -56,7 +56,16 @@ import Testing
         # <<< grantd: git work git.example.com
 
         """)
-    #expect(run.err == "# /h/.gitconfig\n")
+    #expect(
+      run.err == """
+        # /h/.gitconfig
+        Nothing was written: --write merges this into the file, --diff prints the changed lines.
+
+        """)
+    for option in ["--write", "--diff", "--undo"] {
+      let other = try await files.run(["git", "work", "git.example.com", option])
+      #expect(!other.err.contains("Nothing was written"))
+    }
   }
 
   @Test("--write keeps the file of before, twice is once, and --undo puts it right") func writes() async throws {

@@ -53,6 +53,13 @@ struct ConfigureCommand: BrokerCommand {
   }
 
   func run(in shell: Shell) async throws(Failure) {
+    guard try await configure(in: shell), !write, !undo, !diff else { return }
+    shell.terminal.note("Nothing was written: --write merges this into the file, --diff prints the changed lines.")
+  }
+
+  /// Returns whether there is a file that --write changes.
+  @discardableResult
+  func configure(in shell: Shell) async throws(Failure) -> Bool {
     guard let chosen = Tool.named(tool) else {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
@@ -70,8 +77,8 @@ struct ConfigureCommand: BrokerCommand {
     }
     let purpose: ToolFiles.Purpose = undo ? .undo : write || diff ? .write : .show
     try await files.apply(made.edits, purpose, isDifference: diff)
-    guard !undo, !diff else { return }
-    for note in made.notes { shell.terminal.note(SafeText.line(note)) }
+    if !undo, !diff { for note in made.notes { shell.terminal.note(SafeText.line(note)) } }
+    return !made.edits.isEmpty
   }
 
   private func target(of chosen: Tool, _ shell: Shell) async throws(Failure) -> ToolTarget {

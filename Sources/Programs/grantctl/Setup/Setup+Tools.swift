@@ -48,6 +48,6 @@ extension Setup {
     } catch {
       throw Failure(.usage, ConfigureCommand.message(for: error))
     }
-    try await command.run(in: shell)
+    try await command.configure(in: shell)
   }
 }
