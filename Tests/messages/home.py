@@ -132,8 +132,8 @@ class Home:
     def errors(self, *arguments, status, **more):
         return self.ctl(*arguments, status=status, **more).stderr
 
-    def json(self, *arguments):
-        return json.loads(self.output(*arguments, "--json"))
+    def json(self, *arguments, status=0):
+        return json.loads(self.output(*arguments, "--json", status=status))
 
     def terminal(self, *arguments, columns=80, rows=24, echo=False, program="grantctl", **more):
         """grantctl in a terminal of its own."""

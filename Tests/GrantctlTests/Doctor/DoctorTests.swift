@@ -104,6 +104,45 @@ import UnixSocket
     text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
   }
 
+  @Test("A locked broker is one finding among all checks that need no key") func locked() async throws {
+    let scene = Scene(files: ["/s/grantd.key.locked": .init(kind: .file, mode: 0o600, uid: 1000)])
+    let locked = Self.status {
+      ($0.state, $0.callback) = ("locked", [])
+      $0.store = .init(path: "/s", state: "locked", message: nil)
+      $0.caller = .init(uid: 1000, access: [:])
+    }
+    for arguments in [[], ["google"]] {
+      let (status, out, err) = try await examine(["broker.status": answer(locked)], arguments, scene)
+      #expect(status == .temporarilyUnavailable && err.isEmpty)
+      #expect(
+        out == """
+          Daemon
+            skip  unit: not a systemd socket: grantd was started manually
+            ok    socket: /s/sock
+            ok    version: grantd and grantctl \(GrantdVersion.current), pid 812, running for 3 h
+            FAIL  lock: the broker is locked: it returns no token, and refreshes none
+                  → `grantctl unlock` unlocks it. Then `grantctl doctor` checks the rest.
+            skip  configuration: whose it would be is not known here
+            ok    key: /s/grantd.key.locked, mode 0600, under the passphrase
+            ok    disk: 5 GB free at /s
+            skip  clock: timedatectl does not say if it is synchronized; each provider's
+                  clock is checked after the unlock
+            skip  store, callback, listeners, providers, accounts: checked after the
+                  unlock
+
+          5 checks, 0 warnings, 1 failure
+
+          """)
+    }
+  }
+
+  @Test("Held releases are a warning") func held() async throws {
+    let held = Self.status { $0.hold = .init(since: Recorder.now, uid: 0, hint: "Release: `grantctl unlock`.") }
+    let (status, out, _) = try await examine(Self.replies(status: held))
+    #expect(status == .success)
+    #expect(flat(out).contains("warn releases: all releases of tokens are held → Release: `grantctl unlock`."))
+  }
+
   @Test("Without faults each check is a line, and the last one counts them") func allIsWell() async throws {
     let scene = Scene(
       files: [

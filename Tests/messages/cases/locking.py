@@ -89,6 +89,24 @@ def lock(home):
     unlock(home)
 
 
+@case("lock-doctor")
+def lock_doctor(home):
+    """doctor checks what needs no key, and the lock is one of its findings."""
+    home.start(demo=home.provider())
+    home.sign_in("demo", "work")
+    locks(home)
+    text = home.output("doctor", status=5)
+    shows(text, "ok socket:", "ok version:", "FAIL lock: the broker is locked", "grantctl unlock", "ok configuration:",
+          "ok key:", "ok disk:", "providers, accounts: checked after the unlock", "1 failure")
+    lacks(text, "warn callback", "warn credentials", "warn policy")
+    report = home.json("doctor", status=5)
+    must(report["failures"] == 1 and not report["ok"], f"the report is {report}")
+    key = next(check["message"] for check in report["checks"] if check["name"] == "key")
+    must(f"{STATE}/grantd.key.locked, mode 0600" in key, f"the key is reported as {key}")
+    unlock(home)
+    lacks(home.output("doctor", status=0), "lock:")
+
+
 @case("lock-completes-exchanges")
 def lock_completes(home):
     """A refresh that is under way at the lock is saved; its caller gets no token."""

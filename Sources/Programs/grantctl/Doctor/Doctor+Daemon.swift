@@ -13,6 +13,9 @@ extension Doctor {
     var items = [await unit(instance, answers: true), socket(choice, nil)]
     if let socket = credentials(choice) { items.append(socket) }
     items += [version(status), policy(status)]
+    if let hold = status.hold {
+      items.append(DoctorReport.Item("releases", .warning, "all releases of tokens are held", hint: hold.hint))
+    }
     let changed = isChanged(status)
     items.append(
       await configuration(
@@ -25,11 +28,12 @@ extension Doctor {
       if let copies = damagedCopies(status.store) { items.append(copies) }
     }
     items += (status.set_aside ?? []).map { DoctorReport.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
-    items += [await clock(status), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
+    items += [await clock(status, next: "each provider's clock is compared below"), callback(status)]
+    items += listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }
 
-  private func version(_ status: BrokerStatus.Result) -> DoctorReport.Item {
+  func version(_ status: BrokerStatus.Result) -> DoctorReport.Item {
     let running = "pid \(status.pid), running for \(TimeText.duration(shell.now - status.started_at))"
     guard status.version != GrantdVersion.current else {
       return DoctorReport.Item("version", .ok, "grantd and grantctl \(status.version), \(running)")
@@ -124,7 +128,7 @@ extension Doctor {
     }
   }
 
-  private func disk(_ store: BrokerStatus.StoreView) -> DoctorReport.Item {
+  func disk(_ store: BrokerStatus.StoreView) -> DoctorReport.Item {
     let folder = folder(store)
     guard let free = machine.freeBytes(folder) else {
       return DoctorReport.Item("disk", .skipped, "the disk of \(folder) cannot be seen")
@@ -138,7 +142,7 @@ extension Doctor {
   }
 
   /// What was put aside when the database could not be read.
-  private func damagedCopies(_ store: BrokerStatus.StoreView) -> DoctorReport.Item? {
+  func damagedCopies(_ store: BrokerStatus.StoreView) -> DoctorReport.Item? {
     let folder = folder(store)
     let sidecars = ["-wal", "-shm", "-journal"]
     let copies = (machine.names(folder) ?? []).filter { name in
@@ -159,9 +163,9 @@ extension Doctor {
 
   // MARK: Clock and callback
 
-  private func clock(_ status: BrokerStatus.Result) async -> DoctorReport.Item {
+  /// - Parameter next: a clause about the providers' clocks, for the end of a message.
+  func clock(_ status: BrokerStatus.Result, next: String) async -> DoctorReport.Item {
     if let clock = status.clock { return DoctorReport.Item("clock", .failed, clock.message, hint: clock.hint) }
-    let next = "each provider's clock is compared below"
     guard let timedatectl = shell.terminal.programs.find("timedatectl"),
       let answer = await machine.run([timedatectl, "show", "--property=NTPSynchronized"], Self.childTimeout),
       answer.status == 0, let synchronized = Self.properties(answer.out)["NTPSynchronized"]

@@ -12,7 +12,8 @@ struct DoctorCommand: BrokerCommand {
       warning or failure is followed by a fix.
 
       Exits with 0 if no check failed, 1 if one did, \(ExitStatus.notPermitted.rawValue) if the broker does not admit \
-      you, \(ExitStatus.notRunning.rawValue) if none answers.
+      you, \(ExitStatus.temporarilyUnavailable.rawValue) if it is locked, \
+      \(ExitStatus.notRunning.rawValue) if none answers.
 
       Examples:
         grantctl doctor
@@ -54,7 +55,7 @@ struct Doctor {
 
   var machine: Machine { shell.terminal.machine }
 
-  /// Success unless the broker does not answer.
+  /// Success unless the broker does not answer, or is locked.
   mutating func examine(only name: String?) async throws(Failure) -> ExitStatus {
     let choice = shell.choice
     let client: SocketClient
@@ -74,6 +75,11 @@ struct Doctor {
       ]
       report.groups = [.init(subject: .daemon, items: items)]
       return error.status
+    }
+    guard status.state != "locked" else {
+      let items = await lockedItems(status, choice)
+      report.groups = [.init(subject: .daemon, items: items)]
+      return .temporarilyUnavailable
     }
     let daemon = await daemonItems(status, choice)
     report.groups = [.init(subject: .daemon, items: daemon)]
