@@ -186,6 +186,22 @@ import UnixSocket
   }
 
   @Test(
+    "a command that does not exist is named, at the top and in a group",
+    arguments: [
+      (["tokne", "work"], "grantctl has no command “tokne”\n  Did you mean `grantctl token`?\nUsage: "),
+      (["frobnicate"], "grantctl has no command “frobnicate”\nUsage: "),
+      (["tokne", "--min-ttl", "3"], "grantctl has no command “tokne”\n  Did you mean `grantctl token`?\nUsage: "),
+      (["key", "rotaet"], "grantctl key has no command “rotaet”\n  Did you mean `grantctl key rotate`?\nUsage: "),
+      (["to\u{1B}ken"], "grantctl has no command “to\\u{1B}ken”\n"),
+      (["token", "work", "more"], "Unexpected argument 'more'\nUsage: "),
+    ] as [([String], String)])
+  func unknownCommand(arguments: [String], text: String) async throws {
+    let error = try #require(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }
+    let shown = await UsageHints.text(error, arguments, Recorder().terminal())
+    #expect(shown.hasPrefix("Error: \(text)"), "\(shown)")
+  }
+
+  @Test(
     "a named socket without a broker is named again, except a unit's",
     arguments: [
       (

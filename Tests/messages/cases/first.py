@@ -54,6 +54,12 @@ def mistyped_command(home):
                           ("provider regsiter x", "`grantctl provider register`"),
                           ("key rotat", "`grantctl key rotate`"), ("token work --timeuot 3", "'--timeout'")):
         shows(home.errors(*words.split(), status=64), "Did you mean", wanted)
+    for words, group, word in (("tokn work", "grantctl", "tokn"), ("--json tokn", "grantctl", "tokn"),
+                               ("provider regsiter x", "grantctl provider", "regsiter"),
+                               ("frobnicate", "grantctl", "frobnicate")):
+        text = home.errors(*words.split(), status=64)
+        shows(text, f"{group} has no command “{word}”", "--help")
+        lacks(text, "nexpected argument")
     lacks(home.errors("frobnicate", status=64), "Did you mean")
 
 

@@ -13,10 +13,15 @@ enum UsageHints {
   /// The error as ArgumentParser prints it, with the hints behind its first line.
   static func text(_ error: any Error, _ arguments: [String], _ terminal: Terminal) async -> String {
     let text = Grantctl.fullMessage(for: error)
-    let first = text.prefix { $0 != "\n" }
-    let hints = await hints(String(first), arguments, terminal)
-    guard !hints.isEmpty else { return text }
-    return ([String(first)] + hints.map { "  " + $0 }).joined(separator: "\n") + text.dropFirst(first.count)
+    let first = String(text.prefix { $0 != "\n" })
+    let hints = await hints(first, arguments, terminal)
+    let message = isOfUnknown(first) ? unknown(arguments).map { "Error: \($0.text)" } : nil
+    return ([message ?? first] + hints.map { "  " + $0 }).joined(separator: "\n") + text.dropFirst(first.count)
+  }
+
+  /// Whether ArgumentParser reports an argument or an option that does not exist.
+  private static func isOfUnknown(_ message: String) -> Bool {
+    message.lowercased().contains("unexpected argument") || message.contains("Unknown option")
   }
 
   private static func hints(_ message: String, _ arguments: [String], _ terminal: Terminal) async -> [String] {
@@ -30,7 +35,7 @@ enum UsageHints {
         try await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider)
       }
     }
-    guard message.lowercased().contains("unexpected argument") || message.contains("Unknown option") else { return [] }
+    guard isOfUnknown(message) else { return [] }
     return nearest(arguments).map { ["Did you mean `\($0)`?"] } ?? []
   }
 
@@ -50,18 +55,34 @@ enum UsageHints {
 
   // MARK: Mistyped commands
 
+  /// An argument in the position of a command that does not exist.
+  private struct Unknown {
+    /// The words before it.
+    var path: [String]
+    var word: String
+    /// The commands that exist there.
+    var names: [String]
+
+    var text: String { "\(path.joined(separator: " ")) has no command “\(SafeText.line(word))”" }
+  }
+
   /// The command line up to the command that was meant; nil: none is near, or the command is right.
   static func nearest(_ arguments: [String]) -> String? {
+    unknown(arguments).flatMap { unknown in
+      near(unknown.word, unknown.names).map { (unknown.path + [$0]).joined(separator: " ") }
+    }
+  }
+
+  /// Nil: each command exists.
+  private static func unknown(_ arguments: [String]) -> Unknown? {
     var (path, commands) = (["grantctl"], children(of: Grantctl.configuration))
     for word in arguments {
       guard !commands.isEmpty, !word.hasPrefix("-") else { return nil }
-      if let command = commands.first(where: { $0.commandName == word }) {
-        path.append(word)
-        commands = children(of: command)
-        continue
+      guard let command = commands.first(where: { $0.commandName == word }) else {
+        return Unknown(path: path, word: word, names: commands.filter(\.shouldDisplay).compactMap(\.commandName))
       }
-      let names = commands.filter(\.shouldDisplay).compactMap(\.commandName)
-      return near(word, names).map { (path + [$0]).joined(separator: " ") }
+      path.append(word)
+      commands = children(of: command)
     }
     return nil
   }
