@@ -3,7 +3,7 @@
 import re
 
 from answers import changed
-from home import must, shows
+from home import lacks, must, shows
 from server import Answer
 from table import case
 
@@ -61,3 +61,24 @@ def login_list(home):
         shows(home.output(*words), "ID ACCOUNT PROVIDER", "work")
     shows(home.output("login", "--socket", home.socket, "cancel", login["login_id"]), "Cancelled.")
     shows(home.output("provider", "--user", "list"), "demo")
+
+
+@case("login-unknown")
+def login_unknown(home):
+    """A login at a name that does not exist asks nothing, and names the next step."""
+    home.start()
+    shows(home.errors("login", "nosuch", status=7), "no provider and no account is called nosuch",
+          "There are no providers yet.", "`grantctl list`", "`grantctl setup`")
+    home.configure(demo=home.provider())
+    home.output("reload")
+    home.sign_in("demo", "work")
+    terminal = home.terminal("login", "nosuch")
+    text = terminal.end()
+    must(terminal.status == 7, f"it ends with {terminal.status}: {text}")
+    shows(text, "no provider and no account is called nosuch", "Providers: demo", "`grantctl setup`")
+    lacks(text, "?")
+    for words, meant in (("dmeo", "grantctl login demo"), ("dmeo mail", "grantctl login demo mail"),
+                         ("lst", "grantctl login list"), ("wrok", "grantctl login demo work"),
+                         ("gogle", "grantctl setup google")):
+        shows(home.errors("login", *words.split(), status=7), f"Did you mean `{meant}`?")
+    shows(home.errors("login", "work", status=7), "work is an account at provider demo", "`grantctl login demo work`")

@@ -145,19 +145,16 @@ struct LoginCommand: BrokerCommand {
     }
   }
 
-  /// A template, an issuer, or a broker without providers: `setup` leads on.
-  private func offerSetup(_ provider: String, _ failure: Failure?, _ shell: Shell) async throws(Failure) {
-    let isKnown = SetupTemplate.named(provider) != nil || IssuerText(provider) != nil
-    if !isKnown, let failure {
-      guard try await shell.ask(ProviderList.self, NoParams()).value().providers.isEmpty else { throw failure }
+  /// A template or an issuer: `setup` continues.
+  private func offerSetup(_ provider: String, _ failure: Failure, _ shell: Shell) async throws(Failure) {
+    guard SetupTemplate.named(provider) != nil || IssuerText(provider) != nil else {
+      if Browser.isWebAddress(provider) { throw failure }
+      throw await UnknownProvider(shell: shell, name: provider, account: account).explained(failure)
     }
-    // Without the provider, the account's name would be taken for it.
-    let words = isKnown ? [provider] + [account].compactMap(\.self) : []
+    let words = [provider] + [account].compactMap(\.self)
     let command = shell.command((["setup"] + words).map(ShellWord.quoted).joined(separator: " "))
-    var failure =
-      failure ?? Failure(.unknownName, "\(SafeText.line(provider)) is an issuer, not the name of a provider")
-    failure.hints =
-      (Browser.isWebAddress(provider) ? failure.hints : []) + ["`\(command)` sets \(isKnown ? "it" : "one") up."]
+    var failure = failure
+    failure.hints = (Browser.isWebAddress(provider) ? failure.hints : []) + ["`\(command)` sets it up."]
     guard shell.terminal.canAsk, !shell.isJSON, !codeOnly else { throw failure }
     let options =
       [("--device", device), ("--manual", manual), ("--no-browser", noBrowser)].filter(\.1).map(\.0)
