@@ -178,6 +178,18 @@ import UnixSocket
       choice.notRunning(booted).hints.first == "Start it with `grantd --user` or `sudo systemctl start grantd.socket`.")
   }
 
+  @Test("errors of parameters are printed without the terms of JSON-RPC") func parameterErrors() {
+    let table: [(RPCError, String)] = [
+      (.invalidParams("params.account: \"we ird\" is not a name"), "account: \"we ird\" is not a name"),
+      (.invalidParams("the passphrase is too short"), "the passphrase is too short"),
+      (.invalidParams(""), "invalid params: "), (.invalidRequest("x"), "invalid request: x"),
+      (RPCError(.unknownAccount, "invalid params: x"), "invalid params: x"),
+    ]
+    for (error, message) in table {
+      #expect(Failure(error).message == message && Failure(error).json == ["error": error.json])
+    }
+  }
+
   @Test("a mistyped command is compared with all that exist") func nearestCommand() {
     #expect(UsageHints.nearest(["tokn", "work"]) == "grantctl token")
     #expect(UsageHints.nearest(["key", "rotaet"]) == "grantctl key rotate")

@@ -75,3 +75,16 @@ def missing_account(home):
     shows(home.errors("login", status=64), "<provider>", "Providers: demo")
     home.stop()
     must(not re.search("Accounts", home.errors("token", status=64)), "accounts are named without a broker")
+
+
+@case("invalid-name")
+def invalid_name(home):
+    """A name with other characters is repeated, with those that a name can have."""
+    home.start(demo=home.provider())
+    for words in (["token", "we ird"], ["show", "we ird"], ["login", "demo", "we ird"], ["token", "wörk"],
+                  ["token", ""]):
+        text = home.errors(*words, status=64)
+        shows(text, f'account: "{words[-1]}" is not an account name', "A-Z a-z 0-9 . _ @ + -", "`grantctl list`")
+        lacks(text, "params")
+    shows(home.errors("login", "de mo", status=64), 'provider: "de mo" is not a provider\'s name',
+          "`grantctl provider list`")

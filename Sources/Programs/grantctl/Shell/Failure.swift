@@ -30,7 +30,7 @@ struct Failure: Error, Equatable {
 
   init(_ error: RPCError) {
     status = ExitStatus(error)
-    message = error.message
+    message = Self.words(error)
     rpc = error
     hints = []
     switch error.reason {
@@ -46,6 +46,16 @@ struct Failure: Error, Equatable {
       if let page = oauth.error_uri { hints.append("About the error: \(page)") }
     }
     hints += error.hint.map { [$0] } ?? []
+  }
+
+  /// The message without the terms of JSON-RPC that a command's user has not written.
+  private static func words(_ error: RPCError) -> String {
+    guard error.code == RPCError.invalidParams("").code else { return error.message }
+    var message = error.message[...]
+    for prefix in [RPCError.invalidParams("").message, "params."] where message.hasPrefix(prefix) {
+      message = message.dropFirst(prefix.count)
+    }
+    return message.isEmpty ? error.message : String(message)
   }
 
   /// A call that has no result.
