@@ -57,7 +57,8 @@ def whole(stage, person, columns):
     began = time.monotonic()
     shown = person.setup(stage.demo.issuer + "/.well-known/openid-configuration", columns=columns)
     finish(shown)
-    shows(shown, "grantd --user", "✓ Broker: started", "✓ Client: registered", "✓ Request: 127.0.0.1 accepts")
+    shows(shown, "grantd --user", "✓ Broker: started", "✓ Client: registered", "✓ Request: 127.0.0.1 accepts",
+          f"It runs in the background: `kill {person.json('status')['pid']}` stops it")
     person.token(account(person)["account"])
     same(person.files(), [], "files of the configuration")
     if time.monotonic() - began > LONGEST_SECONDS:

@@ -7,6 +7,7 @@ extension Setup {
   private static let pause = Duration.milliseconds(100)
   /// If this start has ended, the broker of another one may answer soon.
   private static let lastTry = Duration.seconds(2)
+  private static let units = "grantd.socket grantd-credentials.socket grantd"
   private static let logLines = 5
   private static let longestLog = 16 << 20
 
@@ -23,7 +24,17 @@ extension Setup {
     let log = try await start()
     let status = try await answer(log)
     done(name, "started, \(status.instance) instance")
+    noteEnd(status, isService: log == nil)
     return status
+  }
+
+  /// The broker continues after this command: reports how to stop it.
+  private func noteEnd(_ status: BrokerStatus.Result, isService: Bool) {
+    guard isService else {
+      return printWrapped("It runs in the background: `kill \(status.pid)` stops it, `grantd --user` starts it.")
+    }
+    printWrapped("systemd runs it, now and after each login. To stop it and to disable that:")
+    terminal.print("  systemctl --user disable --now \(Self.units)")
   }
 
   private func status() async throws(Failure) -> BrokerStatus.Result {
