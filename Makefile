@@ -47,10 +47,16 @@ ARGS        ?=
 help: ## this list
 	@echo 'make TARGET [VARIABLE=value]'
 	@echo
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' Makefile | awk -F'|' '{ \
+	  line = sprintf("  %-11s", $$1); count = split($$2, words, " "); \
+	  for (i = 1; i <= count; i++) { \
+	    if (length(line) + 1 + length(words[i]) > 80) { print line; line = sprintf("  %-11s", "") } \
+	    line = line " " words[i] } \
+	  print line }'
 	@echo
-	@echo 'install and uninstall heed PREFIX ($(PREFIX)), DESTDIR, SYSCONFDIR ($(SYSCONFDIR)), UNITDIR, USERUNITDIR.'
-	@echo 'SYSCONFDIR only places grantd.toml: the system broker reads /etc/grantd.'
+	@echo 'install and uninstall use PREFIX ($(PREFIX)), DESTDIR, UNITDIR, USERUNITDIR'
+	@echo 'and SYSCONFDIR ($(SYSCONFDIR)), which only places grantd.toml: the system broker'
+	@echo 'reads /etc/grantd.'
 
 deps: ## install what building needs and is missing
 	@scripts/deps

@@ -15,6 +15,7 @@ struct GrantdCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "grantd",
     abstract: "A local OAuth broker: signs people in, keeps their grants, hands fresh tokens to local programs.",
+    usage: "grantd [--system | --user] [options]",
     discussion: """
       Usually started by systemd; `grantctl` is its command line for people.
 

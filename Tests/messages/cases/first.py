@@ -3,6 +3,7 @@
 import re
 import subprocess
 
+from grantd_testing.places import ROOT
 from home import lacks, must, shows
 from table import case
 
@@ -88,3 +89,14 @@ def invalid_name(home):
         lacks(text, "params")
     shows(home.errors("login", "de mo", status=64), 'provider: "de mo" is not a provider\'s name',
           "`grantctl provider list`")
+
+
+@case("help-width")
+def help_width(home):
+    """The help of make, and of each program, fits a terminal of 80 columns."""
+    for command in (["make", "-C", ROOT, "--no-print-directory", "help"], [home.products / "grantd", "--help"],
+                    [home.products / "grantctl", "--help"]):
+        done = subprocess.run(command, env=home.environment(), capture_output=True, text=True, timeout=SECONDS)
+        must(done.returncode == 0 and len(done.stdout.splitlines()) > 20, f"{command[0]} prints no help: {done.stderr}")
+        wide = [line for line in done.stdout.splitlines() if len(line) > 80]
+        must(not wide, f"lines of {command[0]} are wider than 80 columns: {wide}")
