@@ -33,6 +33,8 @@ MANUAL      := $(notdir $(wildcard docs/man/*.[1578]))
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
 PRODUCTS    := .build-make/$(BUILD)
+BUILD_TARGET := $(if $(filter debug,$(BUILD)),build,release)
+BUILD_MINUTES := $(if $(filter debug,$(BUILD)),about four,10 to 20)
 # Symbols are half of a release build. STRIP= keeps them.
 STRIP       ?= $(if $(filter release,$(BUILD)),$(if $(shell command -v strip),--strip))
 # The service runs with the homes out of sight: a Swift toolchain in one must not be needed at run time.
@@ -40,7 +42,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files install-libraries install-documents uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install installed-build install-files install-libraries install-documents uninstall deb clean
 # Two builds in one folder wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -174,9 +176,15 @@ install-documents:
 	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
 	install -m 644 docs/recipes/*.md '$D$(DOCDIR)/docs/recipes/'
 
+# Before any file is installed.
+installed-build:
+	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || { \
+	  echo 'There is no $(BUILD) build. It is made first: $(BUILD_MINUTES) minutes on two processors.'; \
+	  echo '`make $(BUILD_TARGET)` builds it without root.'; \
+	  $(MAKE) $(BUILD_TARGET); }
+
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
-install-files: install-libraries
-	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
+install-files: installed-build install-libraries
 	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  $(foreach section,1 5 7 8,'$D$(MANDIR)/man$(section)')
@@ -233,7 +241,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 
 deb: ## a Debian package of the release build, and one with its symbols, in .build (BUILD=debug takes that one)
 	@scripts/package/deb --tools
-	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)
+	@$(MAKE) --no-print-directory $(BUILD_TARGET)
 	@BUILD=$(BUILD) scripts/package/deb $(if $(filter debug,$(BUILD)),,--symbols) $(ARGS)
 
 clean: ## remove the build
