@@ -33,9 +33,9 @@ import Testing
   @Test("Releases of one token to one caller are one record on every path, with caller, token and rule")
   func releases() async throws {
     let rig = try await rig()
-    let lane = rig.router.cachedTokens(for: .process(Self.mail))
+    let cache = rig.router.cachedTokens(for: .process(Self.mail))
     for _ in 1...3 {
-      #expect(lane.reply(account: "work") != nil)
+      #expect(cache.reply(account: "work") != nil)
       rig.clock.advance(.seconds(5))
     }
     // Another process of the same program, and a request with more to it.
@@ -72,14 +72,14 @@ import Testing
     rig.transport.answer(.token) { _ in
       reply(#"{"access_token":"work-a2","token_type":"Bearer","expires_in":30000,"refresh_token":"work-r2"}"#)
     }
-    let lane = rig.router.cachedTokens(for: .process(Self.mail))
-    _ = lane.reply(account: "work")
+    let cache = rig.router.cachedTokens(for: .process(Self.mail))
+    _ = cache.reply(account: "work")
     _ = rig.cached("work")
     _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
-    _ = lane.reply(account: "work")
+    _ = cache.reply(account: "work")
     rig.clock.advance(.seconds(7201))
     _ = await written(rig)
-    #expect(lane.reply(account: "work") != nil)
+    #expect(cache.reply(account: "work") != nil)
     let releases = await written(rig).filter { $0.entry.action == .release }
     #expect(releases.map(\.entry.generation) == [1, 1, 2, 2])
     #expect(releases.map(\.entry.who.uid) == [1000, 0, 1000, 1000])
@@ -229,12 +229,12 @@ import Testing
   @Test("Turned off, nothing is recorded; a reload turns it on for open connections")
   func auditingTurnedOff() async throws {
     let rig = try await rig { $0.isEnabled = false }
-    let lane = rig.router.cachedTokens(for: .process(.root))
-    #expect(lane.reply(account: "work") != nil)
+    let cache = rig.router.cachedTokens(for: .process(.root))
+    #expect(cache.reply(account: "work") != nil)
     #expect(await written(rig).isEmpty)
     rig.reading.value = .success(.plain(rules: [Self.reader, Self.keeper]))
     _ = try await rig.call(BrokerReload.self, NoParams())
-    #expect(lane.reply(account: "work") != nil)
+    #expect(cache.reply(account: "work") != nil)
     #expect(await written(rig).contains { $0.entry.action == .release && $0.count == 1 })
   }
 
@@ -271,8 +271,8 @@ import Testing
     rig.transport.answer(.token) { _ in
       reply(#"{"access_token":"second","token_type":"Bearer","expires_in":3600,"refresh_token":"work-r2"}"#)
     }
-    let lane = rig.router.cachedTokens(for: .process(.user(1000)))
-    func head() -> String? { lane.reply(account: "work").map { String(decoding: $0.body.head, as: UTF8.self) } }
+    let cache = rig.router.cachedTokens(for: .process(.user(1000)))
+    func head() -> String? { cache.reply(account: "work").map { String(decoding: $0.body.head, as: UTF8.self) } }
     #expect(head()?.contains("work-a1") == true)
     _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
     #expect(head()?.contains("second") == true)
@@ -292,9 +292,9 @@ import Testing
     let names = (0..<(Limit.accountsPerConnection * 2)).map { "a\($0)" }
     for name in names { try await store.signIn(name) }
     let rig = try await Rig(store: store, configuration: .plain(rules: [Self.rule]))
-    let lane = rig.router.cachedTokens(for: .process(.user(1000)))
+    let cache = rig.router.cachedTokens(for: .process(.user(1000)))
     for name in names + names.reversed() {
-      let head = try #require(lane.reply(account: name)).body.head
+      let head = try #require(cache.reply(account: name)).body.head
       #expect(String(decoding: head, as: UTF8.self).contains("\"\(name)-a1\""))
     }
     await rig.broker.trail.flush()

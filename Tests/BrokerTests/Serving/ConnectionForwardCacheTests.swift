@@ -35,24 +35,24 @@ import Testing
     try await rig.router.authorize(request, session: FakeSession(Self.feed)).get()
   }
 
-  /// The lane of a connection that has sent one request.
-  private func lane(_ rig: Rig, by first: ForwardRequest? = nil) async throws -> ConnectionForwardCache {
-    let lane = rig.router.forwardCache(for: .process(Self.feed))
+  /// The cache of a connection that has sent one request.
+  private func cache(_ rig: Rig, by first: ForwardRequest? = nil) async throws -> ConnectionForwardCache {
+    let cache = rig.router.forwardCache(for: .process(Self.feed))
     let first = first ?? request()
-    #expect(lane.authorized(first) == nil)
-    lane.keep(try await authorize(rig, first), of: first)
-    return lane
+    #expect(cache.authorized(first) == nil)
+    cache.keep(try await authorize(rig, first), of: first)
+    return cache
   }
 
   @Test("A cached request is sent exactly as the broker would send it")
   func same() async throws {
     let rig = try await Rig.ofServers(configuration())
-    let lane = try await lane(rig)
+    let cache = try await cache(rig)
     for (target, method) in [
       ("/x", "GET"), ("/", "GET"), ("/a/b.json?x=1&y=/../z", "POST"), ("/me/messages?$top=5", "DELETE"), ("/a/", "GET"),
     ] {
       let request = request(target, method, [.init("X-One", "1"), .init("Accept", "b")])
-      let (ours, theirs) = (try #require(lane.authorized(request)), try await authorize(rig, request))
+      let (ours, theirs) = (try #require(cache.authorized(request)), try await authorize(rig, request))
       #expect(ours.method == theirs.method && ours.target == theirs.target && ours.headers == theirs.headers)
       #expect(ours.basis.server == theirs.basis.server && ours.request == theirs.request)
       #expect(ours.call.permission.request == theirs.call.permission.request && !ours.isSigned)
@@ -62,25 +62,25 @@ import Testing
 
   @Test("only verbatim paths are sent without the broker")
   func closer() async throws {
-    let lane = try await lane(Rig.ofServers(configuration()))
+    let cache = try await cache(Rig.ofServers(configuration()))
     for path in RequestPaths.ambiguous + RequestPaths.emptySteps + RequestPaths.plain + ["x", ""] {
-      #expect(lane.authorized(request(path)) == nil && lane.authorized(request(path + "?x=1")) == nil, "\(path)")
+      #expect(cache.authorized(request(path)) == nil && cache.authorized(request(path + "?x=1")) == nil, "\(path)")
     }
     for path in RequestPaths.verbatim {
-      #expect(lane.authorized(request(path)) != nil && lane.authorized(request(path + "?x=1")) != nil, "\(path)")
+      #expect(cache.authorized(request(path)) != nil && cache.authorized(request(path + "?x=1")) != nil, "\(path)")
     }
   }
 
   @Test("Another account, another host and a header that the token brings are no reason to take it")
   func others() async throws {
-    let lane = try await lane(Rig.ofServers(configuration()))
+    let cache = try await cache(Rig.ofServers(configuration()))
     var other = request()
     other.host = "a.example"
-    #expect(lane.authorized(other) == nil)
+    #expect(cache.authorized(other) == nil)
     other = request()
     other.account = "home"
-    #expect(lane.authorized(other) == nil)
-    #expect(lane.authorized(request("/x", "GET", [.init("authorization", "Bearer other")])) == nil)
+    #expect(cache.authorized(other) == nil)
+    #expect(cache.authorized(request("/x", "GET", [.init("authorization", "Bearer other")])) == nil)
   }
 
   enum Change: CaseIterable { case rule, server, base, token, age, confirm, requests, cap, reported, removed }
@@ -88,8 +88,8 @@ import Testing
   @Test("Nothing is kept longer than it is true", arguments: Change.allCases)
   func changes(_ change: Change) async throws {
     let rig = try await Rig.ofServers(configuration())
-    let lane = try await lane(rig)
-    #expect(lane.authorized(request()) != nil)
+    let cache = try await cache(rig)
+    #expect(cache.authorized(request()) != nil)
     var rule = Self.rule
     switch change {
     case .rule: try await rig.reload(configuration(.first, []))
@@ -115,21 +115,21 @@ import Testing
       _ = try await rig.call(
         TokenReportRejected.self, .init(account: "work", generation: token.generation))
     }
-    #expect(lane.authorized(request()) == nil)
+    #expect(cache.authorized(request()) == nil)
     #expect(rig.astray.isEmpty)
   }
 
   @Test("Nothing of the request that it was asked for is kept")
   func released() async throws {
     let rig = try await Rig.ofServers(configuration())
-    let lane = rig.router.forwardCache(for: .process(Self.feed))
+    let cache = rig.router.forwardCache(for: .process(Self.feed))
     weak var kept: FakeSession?
     do {
       let session = FakeSession(Self.feed)
       kept = session
-      lane.keep(try await rig.router.authorize(request(), session: session).get(), of: request())
+      cache.keep(try await rig.router.authorize(request(), session: session).get(), of: request())
     }
-    #expect(lane.authorized(request()) != nil && kept == nil)
+    #expect(cache.authorized(request()) != nil && kept == nil)
   }
 
   @Test("A header that a client sets instead of the provider's own stays with its request")
@@ -139,11 +139,11 @@ import Testing
     provider.defaults = [.init("X-App", "ours")]
     configuration.providers = [provider]
     let rig = try await Rig.ofServers(configuration)
-    let lane = try await lane(rig, by: request("/x", "GET", [.init("X-App", "theirs")]))
-    #expect(lane.authorized(request())?.headers.contains(.init("X-App", "ours")) != false)
-    lane.keep(try await authorize(rig, request()), of: request())
-    #expect(try #require(lane.authorized(request())).headers.contains(.init("X-App", "ours")))
-    #expect(lane.authorized(request("/x", "GET", [.init("X-App", "theirs")])) == nil)
+    let cache = try await cache(rig, by: request("/x", "GET", [.init("X-App", "theirs")]))
+    #expect(cache.authorized(request())?.headers.contains(.init("X-App", "ours")) != false)
+    cache.keep(try await authorize(rig, request()), of: request())
+    #expect(try #require(cache.authorized(request())).headers.contains(.init("X-App", "ours")))
+    #expect(cache.authorized(request("/x", "GET", [.init("X-App", "theirs")])) == nil)
   }
 
   @Test("Rules by path hold for each request")
@@ -151,10 +151,10 @@ import Testing
     var rule = Self.rule
     rule.requests = [try #require(RequestPattern("GET /api/a/*"))]
     let rig = try await Rig.ofServers(configuration(.first, [rule]))
-    let lane = try await lane(rig, by: request("/a/1"))
-    #expect(lane.authorized(request("/a/2")) != nil)
-    #expect(lane.authorized(request("/b/2")) == nil)
-    #expect(lane.authorized(request("/a/2", "POST")) == nil)
+    let cache = try await cache(rig, by: request("/a/1"))
+    #expect(cache.authorized(request("/a/2")) != nil)
+    #expect(cache.authorized(request("/b/2")) == nil)
+    #expect(cache.authorized(request("/a/2", "POST")) == nil)
   }
 
   @Test("A rule with approval or with scopes for some requests holds on the same connection", arguments: [true, false])
@@ -164,9 +164,9 @@ import Testing
     strict.requests = [try #require(RequestPattern("GET /api/b/*"))]
     if asks { strict.confirm = .seconds(60) } else { strict.scopes = ["read"] }
     let rig = try await Rig.ofServers(configuration(.first, [free, strict]))
-    let lane = try await lane(rig, by: request("/a/1"))
-    #expect(lane.authorized(request("/a/2")) != nil)
-    #expect(lane.authorized(request("/b/2")) == nil)
+    let cache = try await cache(rig, by: request("/a/1"))
+    #expect(cache.authorized(request("/a/2")) != nil)
+    #expect(cache.authorized(request("/b/2")) == nil)
   }
 
   @Test("A token that the caller reported while its request was decided is not kept")
@@ -183,7 +183,7 @@ import Testing
     let (own, other) = (
       rig.router.forwardCache(for: .process(Self.feed)), rig.router.forwardCache(for: .process(.root))
     )
-    for lane in [own, other] { lane.keep(sent, of: request()) }
+    for cache in [own, other] { cache.keep(sent, of: request()) }
     #expect(own.authorized(request()) == nil && other.authorized(request()) != nil)
   }
 
@@ -193,8 +193,8 @@ import Testing
     configuration.callerLimits.burst = 5
     configuration.callerLimits.rate = 1
     let rig = try await Rig.ofServers(configuration)
-    let lane = try await lane(rig)
-    let allowed = (0..<8).filter { lane.authorized(request("/\($0)")) != nil }
+    let cache = try await cache(rig)
+    let allowed = (0..<8).filter { cache.authorized(request("/\($0)")) != nil }
     #expect(allowed.count == 4)
     let records = try await rig.call(AuditList.self, .init(account: "work")).records
     #expect(records.first { $0.method == RequestSend.name && $0.rule == "feed" }?.count == 5)

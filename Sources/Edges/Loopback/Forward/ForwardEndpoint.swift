@@ -16,7 +16,7 @@ final class ForwardEndpoint {
   let broker: any LoopbackBroker
   let principal: Principal
   /// Most connections forward nothing.
-  private(set) lazy var lane = broker.forwardCache(for: principal)
+  private(set) lazy var cache = broker.forwardCache(for: principal)
   let retained: RetainedBytes
   private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
   /// Those of the connection's loop.

@@ -81,7 +81,7 @@ final class ForwardedExchange: UpstreamReceiver {
   private func decide(by decider: ForwardedRequest.Decider) {
     switch decider {
     case .cache:
-      guard let known = endpoint.lane.authorized(forward) else {
+      guard let known = endpoint.cache.authorized(forward) else {
         return perform(request.decided(.unknown, body.state))
       }
       allowed(known)
@@ -127,7 +127,7 @@ final class ForwardedExchange: UpstreamReceiver {
     case nil: perform(request.decided(.needsBody, body.state))
     case .failure(let error)?: perform(request.decided(.refused(error), body.state))
     case .success(let authorized)?:
-      endpoint.lane.keep(authorized, of: forward)
+      endpoint.cache.keep(authorized, of: forward)
       allowed(authorized)
     }
   }

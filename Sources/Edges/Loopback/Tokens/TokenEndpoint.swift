@@ -18,7 +18,7 @@ final class TokenEndpoint {
   private let application: LoopbackApplication
   private let broker: any LoopbackBroker
   private let principal: Principal
-  private let lane: any CachedTokens
+  private let cache: any CachedTokens
   /// The reply that was rendered last, and of what.
   private var rendered: (of: CachedReply.Body, reply: TokenReply)?
 
@@ -26,7 +26,7 @@ final class TokenEndpoint {
     self.application = application
     self.broker = broker
     self.principal = principal
-    lane = broker.cachedTokens(for: principal)
+    cache = broker.cachedTokens(for: principal)
   }
 
   func intake(of head: HTTPRequestHead) -> BodyHandling {
@@ -93,7 +93,7 @@ final class TokenEndpoint {
   private func cached(_ wish: TokenGet.Params) -> HTTPReply? {
     guard wish.resource == nil, wish.audience == nil, wish.kind == nil else { return nil }
     let scopes = wish.scopes.map { JSON.array($0.map { .string($0) }).text() }
-    guard let found = lane.reply(account: wish.account, scopes: scopes) else { return nil }
+    guard let found = cache.reply(account: wish.account, scopes: scopes) else { return nil }
     if let rendered, rendered.of === found.body { return rendered.reply.http(expiresIn: found.expiresIn) }
     guard let reply = TokenReply(found.body) else { return nil }
     rendered = (found.body, reply)
