@@ -118,7 +118,7 @@ struct Use<M: RPCHandler, Value: Sendable>: Sendable {
 }
 
 extension Use where Value == M.Result {
-  /// The method as it is.
+  /// The method, unchanged.
   ///
   /// - Parameter answer: instead of the method's own answer, between its approval and its last check.
   init(

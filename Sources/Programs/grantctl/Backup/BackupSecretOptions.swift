@@ -36,7 +36,7 @@ struct BackupSecretOptions: ParsableArguments {
 
   var isAsked: Bool { passphraseFile == nil && keyFile == nil }
 
-  /// Before anything else is done: whoever cannot be asked is told so.
+  /// Fails first if the passphrase must be typed and there is no terminal.
   func check(_ shell: Shell) throws(Failure) {
     guard isAsked, !shell.terminal.canAsk else { return }
     throw Failure(.usage, "there is no terminal to ask for the passphrase", hints: Self.otherWays)

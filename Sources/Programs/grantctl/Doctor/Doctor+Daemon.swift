@@ -141,7 +141,7 @@ extension Doctor {
         "Free disk space. grantd pauses refreshes while it cannot save new tokens. `du -xh \(folder)`, `df -h`.")
   }
 
-  /// What was put aside when the database could not be read.
+  /// The copies that were put aside when the database could not be read.
   func damagedCopies(_ store: BrokerStatus.StoreView) -> DoctorReport.Item? {
     let folder = folder(store)
     let sidecars = ["-wal", "-shm", "-journal"]

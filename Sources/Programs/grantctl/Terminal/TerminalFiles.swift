@@ -13,21 +13,22 @@ struct TerminalFiles: Sendable {
     case unreadable(String)
   }
 
+  // The functions that write return the reason of a failure; nil: done.
+
   /// A small file.
   var text: @Sendable (String) -> Text = { _ in .unreadable("there are no files here") }
-  /// A file of at most so many bytes, as it is.
+  /// A file, unchanged, up to a number of bytes.
   var bytes: @Sendable (String, Int) -> Bytes = { _, _ in .unreadable("there are no files here") }
-  /// Replaces a file, and makes the folders above it; why not, where it cannot be.
+  /// Replaces a file, and makes the folders above it.
   var replace: @Sendable (String, String) -> String? = { _, _ in "there are no files here" }
-  /// A new file for its owner alone, whole and on disk or not there at all; why not, where it cannot be. `true`: also in
-  /// the place of one that is there.
+  /// Writes a new file that only its owner can read: whole and on disk, or not at all. `true`: replaces an existing one.
   var save: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
   /// Why `save` would fail at a path, as far as its folder shows; nil: no reason is known. Writes nothing.
   var obstacle: @Sendable (String) -> String? = { _ in nil }
-  /// Writes a file of another program, with the mode of a file that is like it, else for its owner alone; through a
-  /// symbolic link. Why not, where it cannot be.
+  /// Writes a file of another program, through a symbolic link. It has the mode of a similar file; without one only its
+  /// owner can read it.
   var rewrite: @Sendable (String, [UInt8], String) -> String? = { _, _, _ in "there are no files here" }
-  /// Why not, where it cannot be removed. One that is not there is removed.
+  /// Removes a file. It may be absent.
   var remove: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// A new folder for its owner alone.
   var privateFolder: @Sendable () -> String? = { nil }
