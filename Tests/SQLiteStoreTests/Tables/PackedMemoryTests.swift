@@ -13,9 +13,14 @@ import Testing
     var bytes: [UInt8] { slot.withBytes(Array.init) }
   }
 
+  /// Bytes that no other number has at the same place.
   private func text(_ number: Int, _ count: Int) -> [UInt8] {
-    (0..<count).map { UInt8(truncatingIfNeeded: number + $0) }
+    let start = number & 0xFF
+    return Array(Self.pattern[start..<min(start + count, Self.pattern.count)])
+      + Array(repeating: UInt8(start), count: max(0, count + start - Self.pattern.count))
   }
+
+  private static let pattern = (0..<8192).map { UInt8(truncatingIfNeeded: $0) }
 
   @Test(
     "each slot keeps its own bytes, of any size", arguments: [0, 1, 63, 64, 65, 1300, 4096, 1 << 20, (1 << 20) + 1])
