@@ -25,7 +25,11 @@ CASES = {}
 
 
 class Skip(Exception):
-    """The case does not apply here."""
+    """The case cannot run here."""
+
+
+class Inapplicable(Exception):
+    """The case has no meaning for this language."""
 
 
 def case(name, *languages):
@@ -294,7 +298,7 @@ class Driver:
             raise Wrong(f"the driver ended with {self.process.returncode}: {self.errors[-1500:].decode(errors='replace')}")
         answer = json.loads(line)
         if "skip" in answer:
-            raise Skip(answer["skip"])
+            raise Inapplicable(answer["skip"])
         return answer
 
     def ask(self, **command):
