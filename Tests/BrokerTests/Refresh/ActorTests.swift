@@ -126,20 +126,30 @@ import Testing
     #expect(counts[.init(method: TokenGet.name, result: result)] == 1)
   }
 
-  @Test("A use of the actor costs the caller a request, as `token.get` of its account does")
+  @Test("An exchange with an actor costs the caller one request")
   func paced() async throws {
     let rig = try await rig(Self.free, burst: 2)
     #expect(await exchange(rig).value == nil)
+    #expect(await get(rig) == nil)
     #expect(await get(rig) == .rateLimited)
-    let second = try await self.rig(Self.free, burst: 1)
-    #expect(await exchange(second).value == .rateLimited)
-    #expect(second.transport.requests(.token).isEmpty)
   }
 
-  @Test("A refused actor costs the caller two refusals: of its account, and of the exchange")
+  @Test("A failure of the subject is not recorded as one of the actor")
+  func subject() async throws {
+    let rig = try await rig(Self.free)
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    #expect(await exchange(rig).value == .temporarilyUnavailable)
+    await rig.broker.trail.flush()
+    let records = rig.audit.records.map(\.entry)
+    #expect(records.filter { $0.account == "robot" }.map(\.result) == [AuditEntry.ok])
+    #expect(records.allSatisfy { $0.account != "robot" || $0.scopes.isEmpty })
+  }
+
+  @Test("A refused actor costs the caller one refusal")
   func charged() async throws {
-    let rig = try await rig(nil, burst: 2 * CallerLimits().refusalCost)
+    let rig = try await rig(nil, burst: CallerLimits().refusalCost + 1)
     #expect(await exchange(rig).value == .notPermitted)
+    #expect(await get(rig) == .notPermitted)
     #expect(await get(rig) == .rateLimited)
   }
 

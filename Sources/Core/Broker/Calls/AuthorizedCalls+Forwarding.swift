@@ -23,7 +23,7 @@ extension AuthorizedCalls {
     _ call: APICall, _ method: String, _ destination: String, _ headers: [HTTPRequest.Header],
     adding own: [HTTPRequest.Header]?
   ) async throws(RPCError) -> AuthorizedRequest {
-    let (token, saved, target, _) = try await self.token(for: call.question) { () throws(RPCError) in }
+    let (token, saved, target) = try await self.token(for: call.question)
     try approvals.checkAgain(RequestSend.self, call.question.account, call.params, call.permission)
     // A reload may have taken the origin away.
     let url = try address(destination, target.provider)

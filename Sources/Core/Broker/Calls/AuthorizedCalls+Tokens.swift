@@ -18,25 +18,21 @@ extension AuthorizedCalls {
 
   /// `token.exchange` (RFC 8693). The answer is only for the caller: none of it is kept.
   ///
-  /// - Parameter acting: the use of the actor's account; nil: no account acts.
+  /// - Parameter actor: the account that acts; nil: none.
   func exchange(
-    _ call: Call<TokenExchange>, _ question: Question, acting: Call<TokenExchange>? = nil
+    _ call: Call<TokenExchange>, _ question: Question, actor: Actor?
   ) async throws(RPCError) -> TokenExchange.Result {
     var question = question
     // The time of the approval is not the provider's.
     if call.params.timeout == nil { question.deadline = uptime + Timeouts.standard }
-    let (asker, deadline) = (question.asker, question.deadline)
+    let deadline = question.deadline
     let place = try await permit(for: question)
     let (target, step): (ProviderEndpoints, Step<TokenResponse>)
     do throws(RPCError) {
-      let (token, saved, current, actor) = try await token(for: question) { () throws(RPCError) -> Secret? in
-        guard let acting else { return nil }
-        return try await engine.ownToken(of: acting.account, for: asker, until: deadline).0.accessToken
-      }
-      let request = try exchangeRequest(call.params, subject: token.accessToken, actor: actor)
-      for use in [call, acting].compactMap(\.self) {
-        try approvals.checkAgain(TokenExchange.self, use.account, use.params, use.permission)
-      }
+      let (token, saved, current) = try await token(for: question)
+      let request = try exchangeRequest(call.params, subject: token.accessToken, actor: actor?.token)
+      try checkAgain(call)
+      if let actor { try checkAgain(actor.call) }
       (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
     } catch {
       place.release()
@@ -49,12 +45,24 @@ extension AuthorizedCalls {
     } catch {
       throw exchangeRefused(error, of: call.account)
     }
+    // A reload may have taken the permission to use the actor away while the provider was asked.
+    if let actor { try checkAgain(actor.call) }
     let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
     return .init(
       // Exposed because the method returns it.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
       token_type: issued.tokenType, expires_at: end?.seconds,
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
+  }
+
+  /// The account that acts in an exchange, and its token.
+  struct Actor {
+    let call: Call<TokenExchange>
+    let token: Secret
+  }
+
+  private func checkAgain(_ call: Call<TokenExchange>) throws(RPCError) {
+    try approvals.checkAgain(TokenExchange.self, call.account, call.params, call.permission)
   }
 
   private func exchangeRequest(
@@ -165,18 +173,38 @@ extension AuthorizedCalls {
 }
 
 extension TokenExchange: ReleaseHandler {
-  /// An actor's token is released as well: that is a second use of the method, which passes the door on its own.
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     let calls = broker.tokens.calls
     // An impossible request needs no approval of the actor.
     let question = try calls.exchangeQuestion(call)
-    guard let actor = call.params.actor else { return try await calls.exchange(call, question) }
-    let params = Params(account: actor, timeout: call.params.timeout)
-    var use = Use<Self, Result>(
-      broker, { params },
-      answer: { acting throws(RPCError) in try await calls.exchange(call, question, acting: acting) })
-    use.provider = AccountName(rawValue: actor).flatMap { broker.accounts[$0]?.saved.provider.rawValue }
-    use.detail = "as the actor for \(call.account)"
+    return try await calls.exchange(call, question, actor: try await actor(call, question, broker))
+  }
+
+  /// An actor's token is released as well: that is a second use of the method, which passes the door on its own. The caller's
+  /// rate is that of the whole exchange.
+  @BrokerActor
+  private static func actor(
+    _ call: Call<Self>, _ question: AuthorizedCalls.Question, _ broker: Broker
+  ) async throws(RPCError) -> AuthorizedCalls.Actor? {
+    guard let actor = call.params.actor else { return nil }
+    let uptime = broker.runtime.clock.system.uptime
+    let isLimited = call.params.timeout != nil
+    let left = isLimited ? max(0, Double((question.deadline - uptime()).milliseconds) / 1000) : nil
+    let params = Params(account: actor, timeout: left)
+    let provider = AccountName(rawValue: actor).flatMap { broker.accounts[$0] }?.saved.provider
+    let use = Use<Self, AuthorizedCalls.Actor>(
+      isPaced: false, detail: "as the actor for \(call.account)",
+      provider: provider?.rawValue,
+      params: { () throws(RPCError) in params },
+      work: { acting throws(RPCError) in
+        let acting = try await approved(acting, by: broker)
+        let deadline = isLimited ? question.deadline : uptime() + Timeouts.standard
+        let token = try await broker.tokens.calls.engine.ownToken(
+          of: acting.account, for: question.asker, until: deadline
+        ).0
+        return AuthorizedCalls.Actor(call: acting, token: token.accessToken)
+      },
+      recorded: { _ in Result(access_token: "", issued_token_type: "", token_type: "") })
     return try await broker.door.pass(use, by: call.session).get()
   }
 }

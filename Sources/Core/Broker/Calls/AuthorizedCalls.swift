@@ -89,18 +89,15 @@ final class AuthorizedCalls: Piece {
   }
 
   /// The account's token and its permitted destination. The caller sends it before any other wait.
-  ///
-  /// - Parameter more: further work to wait for.
-  func token<Other>(
-    for question: Question, with more: () async throws(RPCError) -> Other
-  ) async throws(RPCError) -> (token: SavedToken, saved: SavedGrant, target: ProviderEndpoints, other: Other) {
+  func token(
+    for question: Question
+  ) async throws(RPCError) -> (token: SavedToken, saved: SavedGrant, target: ProviderEndpoints) {
     for _ in 0..<Limit.conflicts {
       let target = try await target(of: question)
-      let other = try await more()
       let (token, saved) = try await engine.ownToken(
         of: question.account, for: question.asker, until: question.deadline)
       guard saved.provider == question.name else { throw providerMoved(question.account) }
-      if providers.isCurrent(target) { return (token, saved, target, other) }
+      if providers.isCurrent(target) { return (token, saved, target) }
     }
     throw providerMoved(question.account)
   }
@@ -145,7 +142,7 @@ final class AuthorizedCalls: Piece {
     let place = try await permit(for: question)
     let (token, saved, target, first): (SavedToken, SavedGrant, ProviderEndpoints, Step<Output>)
     do throws(RPCError) {
-      (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
+      (token, saved, target) = try await self.token(for: question)
       first = try step(token, saved, target)
     } catch {
       place.release()

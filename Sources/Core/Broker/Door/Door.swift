@@ -119,19 +119,14 @@ struct Use<M: RPCHandler, Value: Sendable>: Sendable {
 
 extension Use where Value == M.Result {
   /// The method, unchanged.
-  ///
-  /// - Parameter answer: instead of the method's own answer, between its approval and its last check.
-  init(
-    _ broker: Broker, _ params: @escaping @Sendable () throws(RPCError) -> M.Params,
-    answer: (@BrokerActor @Sendable (Call<M>) async throws(RPCError) -> M.Result)? = nil
-  ) {
+  init(_ broker: Broker, _ params: @escaping @Sendable () throws(RPCError) -> M.Params) {
     self.params = params
     request = { params in await M.request(params, by: broker) }
     recorded = { $0 }
     constant = { call in M.constant(call, by: broker) }
     work = { call throws(RPCError) in
       let call = try await M.approved(call, by: broker)
-      let result = if let answer { try await answer(call) } else { try await M.answer(call, by: broker) }
+      let result = try await M.answer(call, by: broker)
       try M.checkAgain(call, by: broker)
       return result
     }
