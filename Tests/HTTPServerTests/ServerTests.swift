@@ -54,6 +54,18 @@ import Testing
     }
   }
 
+  @Test("An answer before the end of the body is the only one, although the body's end leads to another")
+  func answeredEarly() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      client.send(served.request("/body", "Content-Length: 9\r\n", method: "POST") + "ab")
+      #expect(await eventually { served.answers.held.withLock { $0.count } == 1 })
+      served.answers.held.withLock { $0[0] }.reply(HTTPReply(.ok, type: "text/plain", "early"))
+      let text = client.text()
+      #expect(text.answers == 1 && text.hasPrefix("HTTP/1.1 200 ") && text.hasSuffix("early"))
+    }
+  }
+
   @Test("A body's time runs while it is requested, and not while no handler reads it")
   func unwanted() async throws {
     // The handler reads after four seconds, twice the time of a stall.

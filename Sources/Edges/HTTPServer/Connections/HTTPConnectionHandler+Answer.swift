@@ -9,13 +9,12 @@ extension HTTPConnectionHandler {
   /// The whole answer of an exchange; ignored if it was already answered.
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
     guard exchange === self.exchange, !state.hasBegun else { return }
+    guard let body = state.body else { return write(reply) }
     var reply = reply
-    if let body = state.body {
-      // The rest of the body is not wanted.
-      body.finish(.cut)
-      reply.isLast = true
-    }
+    reply.isLast = true
     write(reply)
+    // The rest of the body is not wanted. Its end may lead to another answer, which is ignored.
+    body.finish(.cut)
   }
 
   func write(_ reply: HTTPReply) {
