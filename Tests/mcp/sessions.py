@@ -19,7 +19,9 @@ from streaming import Streaming
 
 # Seconds, calls, lifetime of a token, restarts of the broker.
 SHORT, LONG = (40, 120, 8, 2), (600, 500, 20, 2)
-LATER_MILLISECONDS, EVENTS = 5, 120
+EVENTS = 40
+# Of a debug build that other stages slow down; a release build has 5.
+LATER_MILLISECONDS = 40
 PROCESSES = 20
 # Seconds of many processes, and the lifetime of their tokens.
 SHORT_CROWD, LONG_CROWD = (20, 5), (600, 30)
@@ -81,7 +83,7 @@ def long_session(scene):
 def first_event(port, path, headers):
     """Milliseconds until the first event of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add"}})
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "pauses"}})
     with contextlib.closing(connection):
         connection.connect()
         began = time.perf_counter()
@@ -97,7 +99,7 @@ def first_event(port, path, headers):
 
 @case
 def first_event_later(scene):
-    """The first event of an answer comes less than 5 ms later than directly.
+    """The first event of an answer comes as soon as the server sends it: nothing waits for the answer's end.
 
     Other work of the machine makes an event later, and none earlier: the quickest quarters are compared.
     """

@@ -13,6 +13,8 @@ from servers import Resource
 
 VERSION = "2025-11-25"
 STREAM_SECONDS = 20
+# Between the first event of a call and the others.
+PAUSE_SECONDS = 0.1
 
 
 class Streaming(Resource):
@@ -72,6 +74,8 @@ class Streaming(Resource):
         if name == "waits":
             self.slow += 1
             time.sleep(STREAM_SECONDS)
+        if name == "pauses":
+            time.sleep(PAUSE_SECONDS)
         if self.cuts:
             # The rest is for a client that asks for it.
             session["events"].append((stream, secrets.token_urlsafe(4), answer))
