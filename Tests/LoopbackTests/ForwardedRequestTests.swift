@@ -97,7 +97,7 @@ import Testing
     case .again(let canSend):
       return request.judged(.again(question(), canSend: canSend), canSend ? .whole : .unkept).map { text($0) }
     case .stepUp(let body):
-      return request.judged(.stepUp(error, body: body.map { Array($0.utf8) }), .whole).map { text($0) }
+      return request.judged(.stepUp(error, body: { body.map { Array($0.utf8) } }), .whole).map { text($0) }
     case .refusedAnswer(let body): return request.judged(.refused(error), body).map { text($0) }
     }
   }

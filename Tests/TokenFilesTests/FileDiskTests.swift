@@ -9,6 +9,10 @@ import Testing
 
 @testable import TokenFiles
 
+private final class Reports: Sendable {
+  let paths = Mutex<[String]>([])
+}
+
 @Suite struct FileDiskTests {
   private final class Folder {
     let path: String
@@ -98,16 +102,17 @@ import Testing
   func watched() async throws {
     let folder = try Folder()
     let disk = FileDisk(own: folder.path + "/own")
-    let reports = Mutex<[String]>([])
-    let watching = Task { for await paths in disk.changes { reports.withLock { $0 += paths } } }
+    let reports = Reports()
+    let changes = disk.changes
+    let watching = Task { for await paths in changes { reports.paths.withLock { $0 += paths } } }
     defer { watching.cancel() }
     let path = folder.path + "/own/sub/token"
     func isReported(_ change: () throws -> Void) async throws -> Bool {
       // The broker's own change may be reported too; it is over by then.
       try await Task.sleep(for: .milliseconds(300))
-      reports.withLock { $0 = [] }
+      reports.paths.withLock { $0 = [] }
       try change()
-      return await eventually { reports.withLock { $0.contains(path) } }
+      return await eventually { reports.paths.withLock { $0.contains(path) } }
     }
     for round in 0..<2 {
       #expect(message(await disk.write(Array("a\(round)".utf8), to: file(path))) == nil)
@@ -118,10 +123,10 @@ import Testing
     }
     // The latest one may be reported once more.
     try await Task.sleep(for: .seconds(3))
-    reports.withLock { $0 = [] }
+    reports.paths.withLock { $0 = [] }
     try folder.write("own/other", "b")
     try await Task.sleep(for: .seconds(2))
-    #expect(reports.withLock { !$0.contains(path) })
+    #expect(reports.paths.withLock { !$0.contains(path) })
   }
 
   @Test("the removal of one value does not end the watch of a file with another one") func sharedWatch() async throws {

@@ -263,9 +263,11 @@ public final class Broker {
   /// `12 ok, 1 needs login`.
   public var currentSummary: String { reports.views.summary }
 
-  /// Reports it after the start and whenever it changes, until the task is cancelled. Once.
-  public func reportSummary(_ report: @Sendable (String) -> Void) async {
-    var said: String?
+  /// Reports it whenever it changes, until the task is cancelled. For one caller.
+  ///
+  /// - Parameter known: the latest reported one.
+  public func reportSummary(since known: String, _ report: @Sendable (String) -> Void) async {
+    var said = known
     for await _ in runtime.summary.dues {
       runtime.summary.markRead()
       let text = currentSummary

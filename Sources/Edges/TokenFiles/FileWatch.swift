@@ -17,7 +17,7 @@ final class FileWatch: Sendable {
     var isReporting = false
   }
 
-  /// Reports that wait; older ones are dropped, as all files are compared every few minutes.
+  /// Reports that wait. The paths of the oldest are reported again.
   private static let mostWaiting = 64
   /// Several changes of one file in this time are one.
   private static let delay = DispatchTimeInterval.milliseconds(100)
@@ -123,7 +123,9 @@ final class FileWatch: Sendable {
         defer { (state.changed, state.isReporting) = ([], false) }
         return state.changed.sorted()
       }
-      reports.yield(paths)
+      guard case .dropped(let old) = reports.yield(paths) else { return }
+      state.withLock { $0.changed.formUnion(old) }
+      reportSoon()
     }
   }
 }

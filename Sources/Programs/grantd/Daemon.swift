@@ -102,6 +102,7 @@ struct Daemon: Sendable {
     do throws(SocketServerError) {
       try await server.start()
     } catch {
+      await hooks.stop()
       await store.store.close()
       throw DaemonFailure(
         message: error.description, hint: error.hint, status: error.isConfiguration ? 78 : 1)
@@ -112,7 +113,8 @@ struct Daemon: Sendable {
     if lock != nil { desktop.begin(broker, settings) }
     let rest = kept.removeRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
-    notifier.ready(status: await broker.currentSummary)
+    let summary = await broker.currentSummary
+    notifier.ready(status: summary)
     let verification = Task { await broker.verify() }
     defer { verification.cancel() }
     logger.notice(
@@ -124,7 +126,7 @@ struct Daemon: Sendable {
     let stopBegan = await serve(
       Serving(
         broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
-        lock: lock, logger: logger),
+        lock: lock, summary: summary, logger: logger),
       until: signals)
     desktop.close()
     // First: the service manager gives the rest of the stop little time.

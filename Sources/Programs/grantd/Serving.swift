@@ -15,6 +15,8 @@ struct Serving: Sendable {
   let callbacks: CallbackServing
   let notifier: Notifier
   let lock: UserLock?
+  /// The summary of accounts in the status of READY.
+  let summary: String
   let logger: Logger
 
   /// Serves until SIGTERM or SIGINT, which may have come since the signals were trapped.
@@ -29,10 +31,10 @@ struct Serving: Sendable {
       Task { await broker.run() },
       Task { await broker.keepTrail() },
       Task { await broker.watchStore() },
-      Task { await broker.reportSummary { [notifier] in notifier.status($0) } },
       Task { await FreedMemory.keepGivingBack() },
       Task { for await event in system.events { await broker.recheck(event.cause) } },
     ]
+    let summaries = Task { await broker.reportSummary(since: summary) { [notifier] in notifier.status($0) } }
     defer { for task in tasks { task.cancel() } }
     for await signal in signals {
       guard signal == .sighup else { break }
@@ -40,6 +42,7 @@ struct Serving: Sendable {
       Task { await reload() }
     }
     let began = Live.uptime()
+    summaries.cancel()
     if lock?.isWanted == true {
       notifier.status("locking: waiting for refreshes under way")
     } else {

@@ -104,7 +104,7 @@ def lock_doctor(home):
     key = next(check["message"] for check in report["checks"] if check["name"] == "key")
     must(f"{STATE}/grantd.key.locked, mode 0600" in key, f"the key is reported as {key}")
     unlock(home)
-    lacks(home.output("doctor", status=0), "lock:")
+    lacks(home.output("doctor", status=0), " lock:")
 
 
 @case("lock-completes-exchanges")

@@ -159,13 +159,14 @@ final class ForwardedExchange: UpstreamReceiver {
   }
 
   private func judged(_ verdict: ForwardVerdict) {
+    guard request.awaitsVerdict else { return }
     let known: ForwardedRequest.Verdict
     switch verdict {
     case .passed: known = .passed
     case .again(let next):
       sent = next
       known = .again(question(next), canSend: body.canRewind)
-    case .stepUp(let error): known = .stepUp(error, body: body.whole)
+    case .stepUp(let error): known = .stepUp(error) { [body] in body.whole }
     case .refused(let error): known = .refused(error)
     }
     for action in request.judged(known, body.state) where !request.isOver { perform(action) }

@@ -206,15 +206,18 @@ struct ForwardedRequest {
     ///
     /// - canSend: the body can be sent from its first byte.
     case again(ForwardedAnswer.Question, canSend: Bool)
-    /// - body: the whole body; nil: it was not kept.
-    case stepUp(RPCError, body: [UInt8]?)
+    /// - body: copies the whole body; nil: it was not kept.
+    case stepUp(RPCError, body: () -> [UInt8]?)
     case refused(RPCError)
   }
+
+  /// Whether an answer waits for its verdict.
+  var awaitsVerdict: Bool { isSent && answer.isJudged }
 
   /// The verdict on the answer (``ForwardedAnswer/Action/judge(_:_:_:)``). The actions include those of the data that came
   /// before it; empty: no answer waits for it.
   mutating func judged(_ verdict: Verdict, _ body: RetainedBody.State) -> [Action] {
-    guard isSent, answer.isJudged else { return [] }
+    guard awaitsVerdict else { return [] }
     let known: ForwardedAnswer.Verdict
     switch verdict {
     case .again(let question, let canSend): return [canSend ? send(question) : refuse(Self.unkept, body)]
@@ -230,8 +233,8 @@ struct ForwardedRequest {
   }
 
   /// Whether the client understands a JSON-RPC error; others get the API's own answer.
-  private func isShown(_ error: RPCError, _ body: [UInt8]?) -> Bool {
-    guard JSONRPCReply.mayAnswer(head), let body else { return false }
+  private func isShown(_ error: RPCError, _ body: () -> [UInt8]?) -> Bool {
+    guard JSONRPCReply.mayAnswer(head), let body = body() else { return false }
     return JSONRPCReply.error(HTTPReply(error), to: body) != nil
   }
 }
