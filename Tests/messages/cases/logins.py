@@ -1,14 +1,18 @@
 """A login as the user sees it in a terminal."""
 
 import re
+import signal
+import subprocess
 
 from answers import changed
+from grantd_testing import wait_until
 from home import lacks, must, shows
 from server import Answer
 from table import case
 
 PENDING = Answer.error("authorization_pending")
 CODE = "WDJB-MJHT"
+PAGE_SECONDS = 20
 QR = re.compile("[█▀▄ ]*[█▀▄]{8}")
 
 
@@ -49,6 +53,24 @@ def device_page(home):
         terminal.type("\x03")
         shows(terminal.end(), "cancelled")
         must(terminal.status == 130, f"{size}: Ctrl-C ends it with {terminal.status}")
+
+
+@case("interrupt-at-page")
+def interrupt_at_page(home):
+    """Ctrl-C while the browser opens ends the login at the broker, too."""
+    home.start(demo=home.provider())
+    page, browser = home.folder / "page", home.folder / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{page}"\nsleep 30\n')
+    browser.chmod(0o755)
+    program = subprocess.Popen(
+        [home.products / "grantctl", "login", "demo", "work"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, env=home.environment(BROWSER=str(browser)))
+    wait_until(page.exists, PAGE_SECONDS, "the page opens")
+    program.send_signal(signal.SIGINT)
+    text, _ = program.communicate(timeout=PAGE_SECONDS)
+    must(program.returncode == 130, f"it ends with {program.returncode}: {text}")
+    shows(text, "the login is cancelled")
+    must(home.call("login.list")["logins"] == [], "the login is still pending")
 
 
 @case("login-list")

@@ -18,6 +18,8 @@ struct LoginFlow: Sendable {
     var isJoined = false
     /// What to do about an error page of the provider in the browser; nil: nothing is known, or no browser is used.
     var advice: String?
+    /// Interrupts since the login exists.
+    var interrupts: AsyncStream<Void>
   }
 
   let shell: Shell
@@ -35,6 +37,8 @@ struct LoginFlow: Sendable {
 
   func run(_ params: LoginStart.Params) async throws(Failure) {
     let login = try await start(params)
+    // Before a browser opens: an interrupt ends the login from now on, and not only this process.
+    let interrupts = terminal.interrupts()
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let isJoined = login.joined ?? false
     let tell: LoginDestinations.Tell = { opened in
@@ -60,7 +64,7 @@ struct LoginFlow: Sendable {
       id: login.login_id, provider: params.provider, account: params.account ?? params.provider,
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
       offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, isJoined: isJoined,
-      advice: advice)
+      advice: advice, interrupts: interrupts)
     try await follow(waiting)
   }
 
@@ -112,7 +116,7 @@ struct LoginFlow: Sendable {
     let login = logins.first { $0.login_id == id }
     var waiting = Waiting(
       id: id, provider: login?.provider, account: login?.account,
-      expiresAt: login?.expires_at ?? shell.now + Self.unlisted)
+      expiresAt: login?.expires_at ?? shell.now + Self.unlisted, interrupts: terminal.interrupts())
     if login?.state == .pending, terminal.canAsk {
       terminal.note(
         "If you have signed in already, paste the final URL of the browser, and press Enter.")
