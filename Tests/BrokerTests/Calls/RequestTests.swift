@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import TestSupport
 import Testing
 
 @testable import Broker
@@ -89,6 +90,41 @@ import Testing
     ] {
       _ = try await send(rig) { $0.url = url }
       #expect(rig.transport.requests(.resource).last?.url.absoluteString == sent)
+    }
+  }
+
+  @Test("a path that a server could read as another one is not sent", arguments: ["", "?x=1"])
+  func ambiguousPaths(_ query: String) async throws {
+    let rig = try await rig()
+    let before = rig.transport.requests.count
+    for path in RequestPaths.ambiguous {
+      for url in [path, "https://files.example" + path] {
+        let error = await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.url = url + query } }
+        #expect(error?.code == -32602, "\(url)")
+      }
+    }
+    #expect(rig.transport.requests.count == before)
+    let error = await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.url = "/a/../b" + query } }
+    #expect(error?.message.hasSuffix(PlainPath.refusal) == true && error?.hint == PlainPath.hint)
+  }
+
+  @Test("another path is sent unchanged, if a URL can have it")
+  func paths() async throws {
+    let rig = try await rig()
+    for path in RequestPaths.emptySteps + RequestPaths.verbatim {
+      _ = try await send(rig) { $0.url = path + "?x=/../y" }
+      let sent = try #require(rig.transport.requests(.resource).last)
+      #expect(sent.url.absoluteString == "https://api.example/v1\(path)?x=/../y")
+    }
+    for path in RequestPaths.plain {
+      let before = rig.transport.count(.resource)
+      do {
+        _ = try await send(rig) { $0.url = path }
+        #expect(rig.transport.requests(.resource).last?.url.absoluteString == "https://api.example/v1\(path)")
+      } catch {
+        #expect((error as? RPCError)?.message.contains("expected an address") == true, "\(path)")
+        #expect(rig.transport.count(.resource) == before)
+      }
     }
   }
 

@@ -1,5 +1,5 @@
 /// Paths of requests to a provider's API. Every check of a path runs through all of them: `PlainPath`, `requests` of rules,
-/// `/forward` and its cache.
+/// `request.send`, `/forward` and its cache.
 public enum RequestPaths {
   /// A server may read them as other paths.
   public static let ambiguous = [

@@ -5,18 +5,24 @@ import OAuth
 
 // The URL of a call to a provider's API.
 extension AuthorizedCalls {
-  /// The destination: only the provider's own servers, since the token is sent there.
+  /// The destination: only the provider's own servers, since the token is sent there, and a plain path. Empty steps are
+  /// allowed.
   func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
     guard !provider.apiTraits.origins.isEmpty else {
       throw RPCError(
         .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
         hint: "Set api_base or api_origins in \(provider.section), then run `grantctl reload`.")
     }
+    let url: URL
     do throws(Objection) {
-      return try provider.apiTraits.resolve(text)
+      url = try provider.apiTraits.resolve(text)
     } catch {
       throw .invalidParams(error)
     }
+    guard PlainPath.isPlain(target: url.requestTarget) else {
+      throw .invalidParams("params.url: \(PlainPath.refusal)", hint: PlainPath.hint)
+    }
+    return url
   }
 
   /// The destination of a request. It stays the same across reloads.

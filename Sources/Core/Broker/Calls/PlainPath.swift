@@ -3,6 +3,10 @@ public enum PlainPath {
   /// How often a server may decode a path, at most, before it reads it.
   private static let decodings = 4
 
+  /// The refusal of another path, and the next step.
+  public static let refusal = "the path has steps upwards, or characters that could hide them"
+  public static let hint = "Write it without \"..\", in URL characters."
+
   /// False if the path has steps upwards, control characters or other separators, in any encoding: it may lead to another
   /// resource than the one that was allowed.
   ///

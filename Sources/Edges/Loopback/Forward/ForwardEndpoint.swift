@@ -12,6 +12,8 @@ import Principals
 final class ForwardEndpoint {
   /// From the request to the head of its answer.
   static let headTime = Duration.seconds(600)
+  /// Bytes of a path with its query.
+  static let longestTarget = 8000
 
   let broker: any LoopbackBroker
   let principal: Principal
@@ -47,11 +49,14 @@ final class ForwardEndpoint {
           .notFound, error: "not_found", "there is no such account",
           hint: "The path is /forward/ACCOUNT/ and the path at the provider's API."))
     }
-    guard target.isPlain, target.target.utf8.count <= 8000 else {
+    guard target.isPlain else {
+      return .refuse(HTTPReply(.badRequest, error: "bad_request", PlainPath.refusal, hint: PlainPath.hint))
+    }
+    guard target.target.utf8.count <= Self.longestTarget else {
       return .refuse(
         HTTPReply(
-          .badRequest, error: "bad_request", "the path has steps upwards, or is too long",
-          hint: "Write it without \"..\", in 8,000 bytes at most."))
+          .badRequest, error: "bad_request", "the path and its query have more than \(Self.longestTarget) bytes",
+          hint: "Make them shorter."))
     }
     // The parser uses this instead of bytes that are not UTF-8, so the header would differ.
     guard !head.headers.contains(where: { $0.value.utf8.contains(0xEF) && $0.value.contains("\u{FFFD}") }) else {

@@ -48,7 +48,7 @@ public enum RequestSend: TokenRelease {
     "account": "The account's name.",
     "method": "The HTTP method, such as `GET`.",
     "url":
-      "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed.",
+      "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed, and no path with steps upwards.",
     "headers":
       "Headers to send, by name; `Authorization`, `Cookie`, `Host`, `Accept-Encoding`, `Range` and those of the connection are refused.",
     "body": "The body, as text.",
