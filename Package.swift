@@ -291,7 +291,10 @@ let package = Package(
       swiftSettings: settings),
     tests(
       "ConfigurationTests",
-      ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", crypto]),
+      [
+        "GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Principals", "Providers", "TestSupport",
+        crypto,
+      ]),
     tests(
       "GrantdTests",
       [

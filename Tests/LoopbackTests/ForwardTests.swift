@@ -57,16 +57,24 @@ import Testing
     }
   }
 
-  @Test("Credentials, hop-by-hop headers and those that Connection names are not passed on")
-  func requestHeaders() {
-    let headers: HTTPHeaders = [
-      "Authorization": "Bearer x", "cookie": "a=b", "DPoP": "p", "Connection": "x-own, keep-alive", "X-Own": "1",
-      "TE": "trailers", "Host": "h", "Content-Length": "1", "Range": "bytes=0-1", "Accept": "a/b", "Last-Event-ID": "7",
-      "X-HTTP-Method-Override": "DELETE", "X-Original-URL": "/admin", "X_HTTP_Method_Override": "DELETE",
-      "X-Original-URI": "/admin", "X-Forwarded-Method": "DELETE", "Transfer_Encoding": "chunked",
-      "Proxy-Connection": "x",
-    ]
-    #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"])
+  @Test(
+    "headers of the connection, credentials and overrides of the request are not passed on, in any spelling",
+    arguments: RequestHeaders.refused)
+  func requestHeaders(_ name: String) {
+    for name in RequestHeaders.spellings(of: name) {
+      let headers: HTTPHeaders = ["Accept": "a/b", name: "x", "Last-Event-ID": "7"]
+      #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"], "\(name)")
+    }
+  }
+
+  @Test("others are, unless Connection names them", arguments: RequestHeaders.allowed)
+  func otherHeaders(_ name: String) {
+    for name in RequestHeaders.spellings(of: name) {
+      #expect(ForwardHeaders.request([name: "1", "Connection": "close"]).map(\.name) == [name])
+      for list in [name, name.uppercased(), "keep-alive, \(name)", "\(name),x"] {
+        #expect(ForwardHeaders.request(["Connection": list, name: "1"]).isEmpty, "\(list)")
+      }
+    }
   }
 
   @Test(

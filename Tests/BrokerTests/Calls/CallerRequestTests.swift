@@ -71,12 +71,20 @@ import Testing
 
   @Test(
     "headers of the connection, credentials and overrides of the request are refused in any spelling",
-    arguments: [
-      "X-HTTP-Method-Override", "x_http_method_override", "X-Original-URI", "X_Original_URI", "X-Forwarded-Method",
-      "Transfer_Encoding", "Proxy-Connection", "Cookie2", "HTTP2-Settings", "AUTHORIZATION", "Content_Length",
-    ])
-  func headers(_ name: String) { #expect(CallerHeaders.isRefused(name)) }
+    arguments: RequestHeaders.refused)
+  func headers(_ name: String) {
+    for name in RequestHeaders.spellings(of: name) { #expect(CallerHeaders.isRefused(name), "\(name)") }
+  }
 
-  @Test("others are not", arguments: ["Accept", "X-Request-ID", "If-None-Match", "Content-Type", "X_Request_ID"])
-  func otherHeaders(_ name: String) { #expect(!CallerHeaders.isRefused(name)) }
+  @Test("others are not", arguments: RequestHeaders.allowed)
+  func otherHeaders(_ name: String) {
+    for name in RequestHeaders.spellings(of: name) { #expect(!CallerHeaders.isRefused(name), "\(name)") }
+  }
+
+  @Test("the tests know every refused header")
+  func allHeaders() {
+    #expect(Set(RequestHeaders.refused.map { $0.lowercased() }) == Set(CallerHeaders.refused))
+    #expect(Set(RequestHeaders.ofConnection.map { $0.lowercased() }) == Set(CallerHeaders.ofConnection))
+    #expect(Set(RequestHeaders.credentials.map { $0.lowercased() }) == Set(CallerHeaders.credentials))
+  }
 }

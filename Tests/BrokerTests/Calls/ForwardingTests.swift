@@ -4,6 +4,7 @@ import Grants
 import OAuth
 import Principals
 import Providers
+import TestSupport
 import Testing
 
 @testable import Broker
@@ -47,6 +48,23 @@ import Testing
     let token = try #require(second.headers.first { $0.name == "Authorization" }?.value.split(separator: " ").last)
     guard case .refused(let error) = await judge(second, String(token)) else { Issue.record("not refused"); return }
     #expect(error.message.contains("HTTP 401: no ") && !error.message.contains(token))
+  }
+
+  @Test("a request is sent again with the client's headers, and with the fresh token as its only credential")
+  func headersAgain() async throws {
+    let rig = try await rig()
+    let own = RequestHeaders.allowed.map { HTTPRequest.Header($0, "own") }
+    let spent = RequestHeaders.credentials.flatMap(RequestHeaders.spellings).map { HTTPRequest.Header($0, "spent") }
+    let request = ForwardRequest(account: "work", method: "GET", target: "/x", host: nil, headers: own + spent)
+    let first = try await rig.router.authorize(request, session: FakeSession(Self.caller)).get()
+    guard case .again(let second) = await rig.router.judge(HTTPResponse(status: 401), to: first) else {
+      Issue.record("not sent again")
+      return
+    }
+    let added = [
+      HTTPRequest.Header("Accept-Encoding", "identity"), HTTPRequest.Header("Authorization", "Bearer access-token-2"),
+    ]
+    #expect(second.headers == own + added)
   }
 
   @Test(

@@ -1,6 +1,7 @@
 import Foundation
 import OAuth
 import Providers
+import TestSupport
 import Testing
 
 @testable import GrantdConfiguration
@@ -126,6 +127,23 @@ struct CombinationTests {
     let found = try Fixture().complaint(Fixture.provider + keys)
     #expect(found.hasPrefix("grantd.toml:\(complaint)"), "\(found)")
     #expect(found.split(separator: "\n").count == 1, "\(found)")
+  }
+
+  @Test("a header of the connection is refused, in any spelling", arguments: RequestHeaders.ofConnection)
+  func headersOfConnection(_ name: String) throws {
+    for name in RequestHeaders.spellings(of: name) {
+      let found = try Fixture().complaint(Fixture.provider + "token_headers = { \"\(name)\" = \"x\" }")
+      #expect(found.hasPrefix("grantd.toml:4: \"token_headers\" in \(Self.title): \"\(name)\" "), "\(found)")
+    }
+  }
+
+  @Test("a header that the broker does not set is accepted")
+  func otherHeaders() throws {
+    let names = RequestHeaders.allowed.filter { !["Accept", "Content-Type"].contains($0) }
+    let table = names.map { "\"\($0)\" = \"x\"" }.joined(separator: ", ")
+    let settings = try Fixture().load(Fixture.provider + "token_headers = { \(table) }")
+    let provider = try #require(settings.providers.first)
+    #expect(Set(provider.token.headers.keys) == Set(names))
   }
 
   @Test("What the metadata may bring needs no key")

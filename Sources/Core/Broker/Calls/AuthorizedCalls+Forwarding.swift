@@ -99,6 +99,6 @@ extension AuthorizedCalls {
     try await replace(sent.basis.token, for: call.question, "HTTP 401", nil, isProvidersWord: false)
     return try await authorized(
       call, sent.method, sent.request.url.absoluteString,
-      sent.headers.filter { !CallerHeaders.credentials.contains($0.name.lowercased()) }, adding: nil)
+      sent.headers.filter { !CallerHeaders.credentials.contains(CallerHeaders.folded($0.name)) }, adding: nil)
   }
 }

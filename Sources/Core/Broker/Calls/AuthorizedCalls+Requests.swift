@@ -71,7 +71,7 @@ extension AuthorizedCalls {
         throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is not a header that can be sent")
       }
       // The broker names itself to the provider.
-      guard !CallerHeaders.isRefused(name), name.lowercased() != "user-agent" else {
+      guard !CallerHeaders.isRefused(name), CallerHeaders.folded(name) != "user-agent" else {
         throw .invalidParams("params.headers: the broker sets \(name) itself")
       }
       headers.append(header)

@@ -1,5 +1,6 @@
 /// Headers of a caller's request that do not reach the provider's API. The one list for `request.send` and `/forward`.
-/// All names are in lower case.
+/// All names are in lower case, with hyphens. An underscore is equal to a hyphen: servers that pass headers as
+/// variables (CGI, WSGI) do not tell them apart.
 public enum CallerHeaders {
   /// They belong to the connection (RFC 9110 §7.6.1).
   public static let ofConnection = [
@@ -8,7 +9,6 @@ public enum CallerHeaders {
   ]
   public static let credentials = ["authorization", "proxy-authorization", "cookie", "cookie2", "dpop"]
 
-  /// An underscore is equal to a hyphen: servers that pass headers as variables (CGI, WSGI) do not tell them apart.
   public static let refused =
     ofConnection + credentials + [
       // An answer is searched for the token, which a compressed or partial one may hide.
@@ -19,5 +19,8 @@ public enum CallerHeaders {
     ]
   private static let names = Set(refused)
 
-  public static func isRefused(_ name: String) -> Bool { names.contains(name.lowercased().replacing("_", with: "-")) }
+  public static func isRefused(_ name: String) -> Bool { names.contains(folded(name)) }
+
+  /// The name in the form of the lists.
+  public static func folded(_ name: String) -> String { name.lowercased().replacing("_", with: "-") }
 }

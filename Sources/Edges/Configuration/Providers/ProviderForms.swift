@@ -106,10 +106,11 @@ extension Form where Output == [String: String] {
         let isToken =
           !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
         guard isToken else { throw .found("one with the name \(quoted(name))") }
-        guard !own.contains(name.lowercased()) else {
+        let folded = CallerHeaders.folded(name)
+        guard !own.contains(folded) else {
           throw .because("\(quoted(name)) is set by the broker itself", suggestion: "remove it")
         }
-        guard !CallerHeaders.ofConnection.contains(name.lowercased()) else {
+        guard !CallerHeaders.ofConnection.contains(folded) else {
           throw .because("\(quoted(name)) belongs to the connection", suggestion: "remove it")
         }
       }

@@ -134,17 +134,17 @@ enum ForwardHeaders {
   /// Those that Connection names; nil: it is not there.
   private static func named(_ headers: HTTPHeaders) -> HeaderNames? {
     guard headers.contains(name: "Connection") else { return nil }
-    return HeaderNames(headers[canonicalForm: "Connection"].map { $0.lowercased() })
+    return HeaderNames(headers[canonicalForm: "Connection"].map(String.init))
   }
 }
 
 /// Names to be found whatever their case, without making another text of each header's.
 struct HeaderNames: Sendable {
-  /// In lower case, by their length.
+  /// Folded, by their length.
   private var names: [Int: [[UInt8]]] = [:]
 
   init(_ names: [String]) {
-    for name in names { self.names[name.utf8.count, default: []].append(Array(name.utf8)) }
+    for name in names { self.names[name.utf8.count, default: []].append(name.utf8.map(Self.folded)) }
   }
 
   /// In lower case, an underscore as a hyphen.
