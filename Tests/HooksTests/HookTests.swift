@@ -51,6 +51,18 @@ import Testing
       ])
   }
 
+  @Test("an unsafe character becomes a space, and the others stay")
+  func unsafeCharacters() {
+    for scalar in UnsafeCharacters.all {
+      #expect(HookInput.clean("a" + String(scalar) + "b", limit: 10) == "a b", "\(scalar.value)")
+    }
+    for scalar in UnsafeCharacters.safe {
+      let text = "a" + String(scalar) + "b"
+      let found = HookInput.clean(text, limit: 10)
+      #expect(found.unicodeScalars.elementsEqual(text.unicodeScalars), "\(scalar.value)")
+    }
+  }
+
   @Test("an event with the longest texts fits the smallest pipe")
   func longest() {
     let long = String(repeating: "\\\"", count: 5000)

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import Pages
@@ -13,6 +14,19 @@ import Testing
   func escaped(text: String, markup: String) {
     let html: HTML = "<p title=\"\(text)\">\(text)</p>"
     #expect(html.markup == "<p title=\"\(markup)\">\(markup)</p>")
+  }
+
+  @Test("unsafe characters are replaced, and the others stay or are escaped")
+  func unsafeCharacters() {
+    for scalar in UnsafeCharacters.all {
+      let expected = scalar == "\n" || scalar == "\t" ? "a b" : "a\u{fffd}b"
+      #expect(HTML.escaped("a" + String(scalar) + "b", limit: 10) == expected, "\(scalar.value)")
+    }
+    for scalar in UnsafeCharacters.safe where !"&<>\"'".unicodeScalars.contains(scalar) {
+      let text = "a" + String(scalar) + "b"
+      let found = HTML.escaped(text, limit: 10)
+      #expect(found.unicodeScalars.elementsEqual(text.unicodeScalars), "\(scalar.value)")
+    }
   }
 
   @Test("Markup is not escaped again")

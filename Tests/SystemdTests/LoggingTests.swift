@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Logging
+import TestSupport
 import Testing
 
 @testable import Systemd
@@ -97,6 +98,24 @@ import Testing
     let fields = entries.all.first.map { $0.map { String(decoding: $0, as: UTF8.self) } }
     #expect(fields?.first == "MESSAGE=a\\u{1b}[31m\n\tb\\r\\u{202e}größe")
     #expect(fields?.last == "GRANTD_UNIT=x\\u{1b}\\u{2028}.service")
+  }
+
+  @Test("unsafe characters are escaped, and the others stay")
+  func unsafeCharacters() {
+    for scalar in UnsafeCharacters.all {
+      let text = "a" + String(scalar) + "b"
+      var found = [LogText.escaped(text, limit: 40), LogText.value(text, limit: 40)]
+      if scalar != "\n", scalar != "\t" { found.append(LogText.lines(text)) }
+      for line in found {
+        #expect(line.utf8.allSatisfy { (0x20..<0x7F).contains($0) } && line.contains("a\\"), "\(scalar.value)")
+      }
+    }
+    for scalar in UnsafeCharacters.safe {
+      let text = "a" + String(scalar) + "b"
+      for line in [LogText.escaped(text, limit: 40), LogText.lines(text)] {
+        #expect(line.unicodeScalars.elementsEqual(text.unicodeScalars), "\(scalar.value)")
+      }
+    }
   }
 
   @Test("An error given with an event is a field like any other")

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import OAuth
@@ -121,6 +122,22 @@ struct OtherMessageTests {
     ])
   func printable(text: String, limit: Int, expected: String) {
     #expect(text.printable(limit: limit) == expected)
+  }
+
+  @Test("foreign text has no unsafe character afterwards, and keeps the others")
+  func unsafeCharacters() {
+    for scalar in UnsafeCharacters.all {
+      let text = "a" + String(scalar) + "b"
+      let printable = "a\\u{\(String(scalar.value, radix: 16))}b"
+      #expect(text.printable(limit: 40) == printable)
+      #expect([printable, "a b"].contains(text.asSentence(limit: 40)), "\(scalar.value)")
+    }
+    for scalar in UnsafeCharacters.safe {
+      let text = "a" + String(scalar) + "b"
+      for found in [text.printable(limit: 40), text.asSentence(limit: 40)] {
+        #expect(found.unicodeScalars.elementsEqual(text.unicodeScalars), "\(scalar.value)")
+      }
+    }
   }
 
   @Test("control characters of a server's sentence are spaces")
