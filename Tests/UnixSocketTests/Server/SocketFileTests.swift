@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Listening
+import TestSupport
 import Testing
 
 /// The file of a socket of both servers.
@@ -64,15 +65,12 @@ import Testing
     }
   }
 
-  @Test(
-    "no user other than root and this one can replace the socket",
-    arguments: [(UInt32(0o700), true), (0o755, true), (0o1777, true), (0o777, false), (0o775, false), (0o722, false)])
+  @Test("no user other than root and this one can replace the socket", arguments: SocketFolders.modes)
   func folders(_ mode: UInt32, _ isSafe: Bool) async throws {
     try await Served.inFolder { folder in
-      chmod(folder, mode)
-      let detail = "others may write there (mode \(String(mode, radix: 8)))"
+      #expect(chmod(folder, mode) == 0)
       for folderMode: UInt32? in [nil, 0o700] {
-        check(folder, folderMode, isSafe ? nil : .unsafeFolder(folder, detail: detail))
+        check(folder, folderMode, isSafe ? nil : .unsafeFolder(folder, detail: SocketFolders.detail(mode)))
       }
     }
   }
