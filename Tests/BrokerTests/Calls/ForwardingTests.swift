@@ -23,8 +23,8 @@ import Testing
     }
   }
 
-  private func rig() async throws -> Rig {
-    let rig = try await Rig(configuration: .plain([provider()]))
+  private func rig(_ rules: [Rule] = []) async throws -> Rig {
+    let rig = try await Rig(configuration: .plain([provider()], rules: rules))
     rig.transport.answer(.token) { [transport = rig.transport] _ in
       reply(#"{"access_token":"access-token-\#(transport.count(.token))","token_type":"Bearer","refresh_token":"r"}"#)
     }
@@ -48,6 +48,29 @@ import Testing
     let token = try #require(second.headers.first { $0.name == "Authorization" }?.value.split(separator: " ").last)
     guard case .refused(let error) = await judge(second, String(token)) else { Issue.record("not refused"); return }
     #expect(error.message.contains("HTTP 401: no ") && !error.message.contains(token))
+  }
+
+  @Test("an allowed request and a refused one are recorded with account, rule and caller")
+  func recorded() async throws {
+    let feed = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "feed.service")
+    var rule = Rule(name: "feed", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
+    rule.requests = [try #require(RequestPattern("GET /v1/x"))]
+    let rig = try await rig([rule])
+    for (target, reason) in [("/x", nil), ("/y", .notPermitted), ("/x?y", nil)] as [(String, ErrorReason?)] {
+      let request = ForwardRequest(account: "work", method: "GET", target: target, host: nil, headers: [])
+      let found = await rig.reason { try await rig.router.authorize(request, session: FakeSession(feed)).get() }
+      #expect(found == reason, "\(target)")
+    }
+    await rig.broker.trail.flush()
+    let records = rig.audit.sinceStart.filter { $0.entry.method == RequestSend.name }
+    let who = AuditCaller(.process(feed))
+    #expect(
+      records.map(\.entry) == [
+        AuditEntry(action: .use, method: RequestSend.name, account: "work", who: who, rule: "feed"),
+        AuditEntry(action: .use, method: RequestSend.name, account: "work", who: who, result: "not_permitted"),
+      ])
+    #expect(records.map(\.count) == [2, 1] && records.map(\.pid) == [7, 7])
+    #expect(!"\(records)".contains("access-token"))
   }
 
   @Test("a request is sent again with the client's headers, and with the fresh token as its only credential")

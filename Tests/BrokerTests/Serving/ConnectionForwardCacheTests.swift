@@ -198,5 +198,34 @@ import Testing
     #expect(allowed.count == 4)
     let records = try await rig.call(AuditList.self, .init(account: "work")).records
     #expect(records.first { $0.method == RequestSend.name && $0.rule == "feed" }?.count == 5)
+    #expect(await rig.reason { try await authorize(rig, request()) } == .rateLimited)
+    let refused = AuditEntry(
+      action: .use, method: RequestSend.name, who: AuditCaller(.process(Self.feed)), result: "rate_limited")
+    #expect(await sent(rig).last?.entry == refused)
+  }
+
+  /// The records of requests to the provider's API.
+  private func sent(_ rig: Rig) async -> [AuditRecord] {
+    await rig.broker.trail.flush()
+    return rig.audit.sinceStart.filter { $0.entry.method == RequestSend.name }
+  }
+
+  @Test("requests that are allowed with and without the broker are one record, and a capped one is another")
+  func recorded() async throws {
+    let rig = try await Rig.ofServers(configuration())
+    let cache = try await cache(rig)
+    #expect(cache.authorized(request()) != nil)
+    var rule = Self.rule
+    rule.scopes = ["read"]
+    try await rig.reload(configuration(.first, [rule]))
+    #expect(cache.authorized(request()) == nil)
+    #expect(await rig.reason { try await authorize(rig, request()) } == .notPermitted)
+    let (records, who) = (await sent(rig), AuditCaller(.process(Self.feed)))
+    #expect(
+      records.map(\.entry) == [
+        AuditEntry(action: .use, method: RequestSend.name, account: "work", who: who, rule: "feed"),
+        AuditEntry(action: .use, method: RequestSend.name, account: "work", who: who, result: "not_permitted"),
+      ])
+    #expect(records.map(\.count) == [2, 1] && records.map(\.pid) == [7, 7])
   }
 }
