@@ -107,7 +107,10 @@ extension Page {
         status: .badGateway, tone: .bad, heading: "Problem at the provider",
         lead: "You are not signed in. The provider answered with an error, or did not answer.", detail: error.message,
         hint: hint.isEmpty ? "Try again later with `grantctl login`." : hint)
-    default:
+    case nil, .unknownAccount, .unknownProvider, .unknownLogin, .notPermitted, .loginRequired, .loginExpired,
+      .loginInProgress, .invalidCallback, .timedOut, .scopeNotGranted, .unsupportedByProvider, .registrationRejected,
+      .rateLimited, .overloaded, .storeFailure, .shuttingDown, .invalidConfiguration, .invalidBackup,
+      .keyNotReplaceable, .locked:
       self.init(
         status: .badGateway, tone: .bad, heading: "Sign-in failed", lead: "You are not signed in.",
         detail: error.message, hint: hint.isEmpty ? Self.again : hint)
