@@ -186,7 +186,16 @@ import Testing
     Row(testDescription: "another path", request: get("/elsewhere"), status: 404, parts: ["docs/http.md"]),
   ]
 
-  @Test("A request gets its answer, and the broker its parameters", arguments: tokenRows + cloudRows)
+  static let forwardRows: [Row] = [
+    Row(
+      testDescription: "a forward with steps upwards", request: get("/forward/work/a/%2e%2e/b"), status: 400,
+      parts: ["\"error\":\"bad_request\"", PlainPath.refusal]),
+    Row(
+      testDescription: "a forward with steps upwards at another host", request: get("/forward/work/@a.example/../b?x"),
+      status: 400, parts: ["\"error\":\"bad_request\"", PlainPath.refusal]),
+  ]
+
+  @Test("A request gets its answer, and the broker its parameters", arguments: tokenRows + cloudRows + forwardRows)
   func answers(_ row: Row) async throws {
     let broker = ScriptedBroker(row.answer)
     try await Self.serving(broker) { port, _ in
