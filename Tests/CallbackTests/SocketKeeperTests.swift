@@ -11,7 +11,7 @@ import Testing
 
 extension SocketHolder {
   fileprivate var keeper: SocketKeeper {
-    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, forget: { self.forget($0) })
+    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, remove: { self.remove($0) })
   }
 }
 

@@ -63,11 +63,11 @@ import Testing
   }
 
   @Test("a process that does not listen again has the manager close all that it left, each once")
-  func forgets() {
+  func removes() {
     let messages = Messages()
     let kept = KeptDescriptors([], store: messages.store)
     #expect(kept.keeper("http").keep(0, SocketKeeper.only) && kept.keeper("callback").keep(0, "8080-v4"))
-    kept.keeper("callback").forget("8080-v4")
+    kept.keeper("callback").remove("8080-v4")
     kept.removeAll()
     kept.removeAll()
     #expect(

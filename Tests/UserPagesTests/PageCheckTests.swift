@@ -9,43 +9,46 @@ import Testing
     var method = HTTPMethod.GET
     var host = "127.0.0.1:4444"
     var headers: [(String, String)] = []
-    var ruling: PageCheck.Ruling
+    var expected: PageCheck.Classification
   }
 
   static let own = ("Origin", "http://127.0.0.1:4444")
 
   static let cases = [
-    Case(testDescription: "typed", headers: [("Sec-Fetch-Site", "none")], ruling: .accepted),
-    Case(testDescription: "old browser", ruling: .accepted),
-    Case(testDescription: "link of the page", headers: [("Sec-Fetch-Site", "same-origin")], ruling: .accepted),
-    Case(testDescription: "form", method: .POST, headers: [own, ("Sec-Fetch-Site", "same-origin")], ruling: .accepted),
-    Case(testDescription: "form of an old browser", method: .POST, headers: [own], ruling: .accepted),
-    Case(testDescription: "form without Origin", method: .POST, ruling: .foreignPage),
+    Case(testDescription: "typed", headers: [("Sec-Fetch-Site", "none")], expected: .accepted),
+    Case(testDescription: "old browser", expected: .accepted),
+    Case(testDescription: "link of the page", headers: [("Sec-Fetch-Site", "same-origin")], expected: .accepted),
     Case(
-      testDescription: "form typed", method: .POST, headers: [own, ("Sec-Fetch-Site", "none")], ruling: .foreignPage),
-    Case(testDescription: "null", method: .POST, headers: [("Origin", "null")], ruling: .foreignPage),
-    Case(testDescription: "two origins", method: .POST, headers: [own, own], ruling: .foreignPage),
-    Case(testDescription: "other port", headers: [("Sec-Fetch-Site", "same-site")], ruling: .foreignPage),
-    Case(testDescription: "other site", headers: [("Sec-Fetch-Site", "cross-site")], ruling: .foreignPage),
+      testDescription: "form", method: .POST, headers: [own, ("Sec-Fetch-Site", "same-origin")], expected: .accepted),
+    Case(testDescription: "form of an old browser", method: .POST, headers: [own], expected: .accepted),
+    Case(testDescription: "form without Origin", method: .POST, expected: .foreignPage),
     Case(
-      testDescription: "two sites", headers: [("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "x")], ruling: .foreignPage
+      testDescription: "form typed", method: .POST, headers: [own, ("Sec-Fetch-Site", "none")], expected: .foreignPage),
+    Case(testDescription: "null", method: .POST, headers: [("Origin", "null")], expected: .foreignPage),
+    Case(testDescription: "two origins", method: .POST, headers: [own, own], expected: .foreignPage),
+    Case(testDescription: "other port", headers: [("Sec-Fetch-Site", "same-site")], expected: .foreignPage),
+    Case(testDescription: "other site", headers: [("Sec-Fetch-Site", "cross-site")], expected: .foreignPage),
+    Case(
+      testDescription: "two sites", headers: [("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "x")],
+      expected: .foreignPage
     ),
-    Case(testDescription: "other port's origin", headers: [("Origin", "http://127.0.0.1:4445")], ruling: .foreignPage),
-    Case(testDescription: "https", headers: [("Origin", "https://127.0.0.1:4444")], ruling: .foreignPage),
-    Case(testDescription: "frame", headers: [("Sec-Fetch-Dest", "iframe")], ruling: .foreignPage),
-    Case(testDescription: "prefetch", headers: [("Sec-Purpose", "prefetch;prerender")], ruling: .speculative),
-    Case(testDescription: "rebinding", host: "evil.example:4444", ruling: .foreignHost),
-    Case(testDescription: "localhost", host: "localhost:4444", ruling: .foreignHost),
-    Case(testDescription: "no port", host: "127.0.0.1", ruling: .foreignHost),
-    Case(testDescription: "PUT", method: .PUT, headers: [own], ruling: .wrongMethod),
+    Case(
+      testDescription: "other port's origin", headers: [("Origin", "http://127.0.0.1:4445")], expected: .foreignPage),
+    Case(testDescription: "https", headers: [("Origin", "https://127.0.0.1:4444")], expected: .foreignPage),
+    Case(testDescription: "frame", headers: [("Sec-Fetch-Dest", "iframe")], expected: .foreignPage),
+    Case(testDescription: "prefetch", headers: [("Sec-Purpose", "prefetch;prerender")], expected: .speculative),
+    Case(testDescription: "rebinding", host: "evil.example:4444", expected: .foreignHost),
+    Case(testDescription: "localhost", host: "localhost:4444", expected: .foreignHost),
+    Case(testDescription: "no port", host: "127.0.0.1", expected: .foreignHost),
+    Case(testDescription: "PUT", method: .PUT, headers: [own], expected: .wrongMethod),
   ]
 
   @Test("Only the page's own requests are accepted", arguments: cases)
-  func ruling(_ test: Case) {
+  func classification(_ test: Case) {
     var head = HTTPRequestHead(version: .http1_1, method: test.method, uri: "/")
     head.headers.add(name: "Host", value: test.host)
     for (name, value) in test.headers { head.headers.add(name: name, value: value) }
-    #expect(PageCheck(port: 4444).ruling(on: head) == test.ruling)
+    #expect(PageCheck(port: 4444).classification(of: head) == test.expected)
   }
 
   @Test(

@@ -58,6 +58,20 @@ export interface AccountView {
   required_scopes?: string[]
 }
 
+export interface ApprovalView {
+  id?: string
+  account: string
+  method: string
+  kind?: TokenKind
+  scopes?: string[]
+  resource?: string
+  caller: ReleaseCaller
+  allowed: boolean
+  until: number
+  request?: string
+  calls_left?: number
+}
+
 export type AuditAction = "release" | "id_token" | "use" | "login" | "logout" | "policy" | "admin" | "observe"
 
 export interface AuditListResult {
@@ -465,7 +479,7 @@ export interface ReleaseDenyResult {
 
 export interface ReleaseListResult {
   waiting: ReleaseView[]
-  standing: StandingWordView[]
+  standing: ApprovalView[]
 }
 
 export interface ReleaseRevokeResult {
@@ -567,20 +581,6 @@ export interface SharingView {
   leases: number
   schema: number
   warnings: string[]
-}
-
-export interface StandingWordView {
-  id?: string
-  account: string
-  method: string
-  kind?: TokenKind
-  scopes?: string[]
-  resource?: string
-  caller: ReleaseCaller
-  allowed: boolean
-  until: number
-  request?: string
-  calls_left?: number
 }
 
 export interface Step {

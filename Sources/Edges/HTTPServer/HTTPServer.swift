@@ -160,7 +160,7 @@ public final class HTTPServer: Sendable {
 
   /// Listens no more at this address: no other process will either.
   public func retire() async {
-    for name in state.withLock({ $0?.kept ?? [] }) { keeper?.forget(name) }
+    for name in state.withLock({ $0?.kept ?? [] }) { keeper?.remove(name) }
     await stop()
   }
 

@@ -8,16 +8,16 @@ public struct SocketKeeper: Sendable {
   public let earlier: @Sendable (_ name: String) -> Int32?
   /// Gives a copy of the listening descriptor away; true if it was taken.
   public let keep: @Sendable (_ descriptor: Int32, _ name: String) -> Bool
-  /// The copy is not needed any more.
-  public let forget: @Sendable (_ name: String) -> Void
+  /// Removes the copy, which is no longer needed.
+  public let remove: @Sendable (_ name: String) -> Void
 
   public init(
     earlier: @escaping @Sendable (_ name: String) -> Int32?,
     keep: @escaping @Sendable (_ descriptor: Int32, _ name: String) -> Bool,
-    forget: @escaping @Sendable (_ name: String) -> Void
+    remove: @escaping @Sendable (_ name: String) -> Void
   ) {
     self.earlier = earlier
     self.keep = keep
-    self.forget = forget
+    self.remove = remove
   }
 }

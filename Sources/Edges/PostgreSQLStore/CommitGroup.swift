@@ -143,7 +143,7 @@ struct CommitGroup {
         queries += try writer.queries(change, revision: job.revision) { isKnown($0) || job.expects($0) }
       }
       reports = Set(changes.compactMap { Report($0) })
-      queries += writer.revise(changes, job.revision) + writer.told(reports, job.revision)
+      queries += writer.revise(changes, job.revision) + writer.record(reports, job.revision)
     }
     concerned.append(reports)
   }

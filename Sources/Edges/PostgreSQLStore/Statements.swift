@@ -158,8 +158,8 @@ struct Writer: Sendable {
     accounts.map(\.rawValue).sorted().joined(separator: " ")
   }
 
-  /// Notes the changes for other brokers, and the commit's id with them.
-  func told(_ reports: Set<Report>, _ revision: Data) -> [Query] {
+  /// Records the changes for other brokers, with the commit's id.
+  func record(_ reports: Set<Report>, _ revision: Data) -> [Query] {
     guard !reports.isEmpty else { return [] }
     return [
       Query(

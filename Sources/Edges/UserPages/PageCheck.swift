@@ -1,8 +1,8 @@
 import NIOHTTP1
 
-/// What of a request's head decides whether the page looks at it: only its own pages may send requests.
+/// Classifies a request by its head: only the page's own pages may send requests.
 struct PageCheck {
-  enum Ruling: Equatable {
+  enum Classification: Equatable {
     case accepted
     /// The browser loads it in advance.
     case speculative
@@ -18,7 +18,7 @@ struct PageCheck {
   var host: String { "127.0.0.1:\(port)" }
   var origin: String { "http://\(host)" }
 
-  func ruling(on head: HTTPRequestHead) -> Ruling {
+  func classification(of head: HTTPRequestHead) -> Classification {
     let headers = head.headers
     guard headers["Host"].count == 1, headers.first(name: "Host")?.lowercased() == host else { return .foreignHost }
     guard [.GET, .HEAD, .POST].contains(head.method) else { return .wrongMethod }

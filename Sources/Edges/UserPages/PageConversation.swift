@@ -18,7 +18,7 @@ final class PageConversation: HTTPConversation {
 
   func intake(of head: HTTPRequestHead) -> BodyHandling {
     guard let check, caller != nil else { return .refuse(HTTPReply(.unknownUser).last()) }
-    switch check.ruling(on: head) {
+    switch check.classification(of: head) {
     case .accepted: break
     case .speculative: return .refuse(HTTPReply(.speculative))
     case .foreignHost: return .refuse(HTTPReply(.foreignHost(check.origin)).last())

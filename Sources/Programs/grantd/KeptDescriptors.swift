@@ -30,7 +30,7 @@ final class KeptDescriptors: Sendable {
     return SocketKeeper(
       earlier: { [self] name in claim(full(name)) },
       keep: { [self] descriptor, name in keep(descriptor, as: full(name)) },
-      forget: { [self] name in remove(full(name)) })
+      remove: { [self] name in remove(full(name)) })
   }
 
   /// For connections of units that wait for a credential. Their names are of this process, so that no two are the same.

@@ -23,7 +23,7 @@ import Testing
     supports: ["refresh": true, "revocation": true, "userinfo": true, "id_token": true, "sessions": false],
     metadata_fetched_at: Recorder.now - 60)
 
-  private static let standing = StandingWordView(
+  private static let standing = ApprovalView(
     account: "bank", method: "token.get", scopes: nil, resource: nil,
     caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
     until: Recorder.now + 540)

@@ -200,12 +200,12 @@ import Testing
     "approvals for a time are listed with their end, even before the first question",
     arguments: [false, true])
   func standing(isAsked: Bool) async throws {
-    let word = StandingWordView(
+    let approval = ApprovalView(
       account: "bank", method: "token.get", scopes: nil, resource: nil,
       caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
       until: Recorder.now + 540)
     let user = "uid 1000"
-    let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [word])
+    let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [approval])
     try await ScriptedBroker.with(["release.list": answer(JSON(encoding: list))]) { broker, _ async throws in
       let recorder = Recorder()
       recorder.type("")

@@ -19,7 +19,7 @@ final class Leaks: Sendable {
     secrets.withLock { $0.formUnion(values.compactMap(\.self).filter { $0.utf8.count >= Self.shortest }) }
   }
 
-  func say(_ text: String, at place: String) { texts.withLock { $0.append((place, text)) } }
+  func record(_ text: String, at place: String) { texts.withLock { $0.append((place, text)) } }
 
   private static let parameters = [
     "code", "state", "nonce", "code_verifier", "refresh_token", "client_secret", "client_assertion", "device_code",
@@ -86,7 +86,7 @@ final class Leaks: Sendable {
     ])
     try await client.send(String(decoding: request.serialized(), as: UTF8.self) + "\n")
     let line = try await client.line()
-    say(line, at: "the answer of \(method)")
+    record(line, at: "the answer of \(method)")
     return try JSON.parse(Array(line.utf8))
   }
 
@@ -95,7 +95,7 @@ final class Leaks: Sendable {
     for more in [[], ["--json"]] {
       let (_, output) = try await Programs.run(
         Programs.grantctl, arguments + more + ["--socket", rig.socket], in: rig.folder)
-      say(output, at: "grantctl \((arguments + more).joined(separator: " "))")
+      record(output, at: "grantctl \((arguments + more).joined(separator: " "))")
     }
   }
 }

@@ -13,14 +13,14 @@ func read() -> ClockSample {
   return ClockSample(wall: clock(CLOCK_REALTIME), monotonic: clock(CLOCK_MONOTONIC), boottime: clock(CLOCK_BOOTTIME))
 }
 
-func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+func output(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
 let machine = SystemEvents(reading: read, settling: .milliseconds(200), networkInterval: .milliseconds(200))
-let listening = Task.detached { for await event in machine.events { say("\(event)") } }
+let listening = Task.detached { for await event in machine.events { output("\(event)") } }
 say(machine.limitation ?? "ready")
 while let line = readLine() {
-  say("status \(Glibc.system("exec </dev/null; \(line)"))")
+  output("status \(Glibc.system("exec </dev/null; \(line)"))")
 }
 machine.close()
 await listening.value
-say("closed")
+output("closed")

@@ -36,7 +36,7 @@ struct Calls {
   }
 
   mutating func end(_ id: Int) -> Call? { underWay.removeValue(forKey: id) }
-  mutating func forget() { underWay = [:] }
+  mutating func removeAll() { underWay = [:] }
 }
 
 /// The receiver of the answer of a call.

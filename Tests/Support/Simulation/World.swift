@@ -241,7 +241,7 @@ final class World: @unchecked Sendable {
     settle()
     Task { await machine.store.close() }
     settle()
-    calls.forget()
+    calls.removeAll()
   }
 
   /// As the service manager stops it: running operations end, and are on disk.

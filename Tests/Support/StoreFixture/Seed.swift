@@ -76,7 +76,7 @@ struct Seed {
       try await group.waitForAll()
     }
     await store.close()
-    say("\(numbers.count) accounts")
+    output("\(numbers.count) accounts")
   }
 
   /// The account with this number, which is the `index`-th of `count`.

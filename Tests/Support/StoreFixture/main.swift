@@ -9,7 +9,7 @@ import SQLiteStore
 import Sealing
 
 /// At once: nothing stays in a buffer.
-func say(_ line: String) {
+func output(_ line: String) {
   FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
 
@@ -27,7 +27,7 @@ func commit(to store: SQLiteStore) async throws {
       account: account, accessToken: Secret("access-\(number)"), type: "Bearer", scopes: [], generation: number,
       issuedAt: now, expiresAt: nil)
     try await store.commit([.putGrant(grant), .putToken(token), .putValue("last", "\(number)")])
-    say("\(number)")
+    output("\(number)")
   }
 }
 
@@ -77,7 +77,7 @@ func measure(_ folder: String, _ key: SealingKey) async throws {
   let store = try SQLiteStore.open(folder: folder, key: key)
   let opened = clock.now
   _ = try await store.load()
-  say("opened in \(opened - start), loaded in \(clock.now - opened)")
+  output("opened in \(opened - start), loaded in \(clock.now - opened)")
   await store.close()
 }
 
@@ -85,7 +85,7 @@ func measure(_ folder: String, _ key: SealingKey) async throws {
 func serve(_ store: SQLiteStore) async throws {
   var state = StoredState()
   let filler = (store.location as NSString).deletingLastPathComponent + "/filler"
-  say("open")
+  output("open")
   while let words = readLine()?.split(separator: " ").map(String.init), let command = words.first {
     do throws(StoreError) {
       switch command {
@@ -93,34 +93,34 @@ func serve(_ store: SQLiteStore) async throws {
         let (name, value) = (words[1], String(repeating: "x", count: Int(words[2]) ?? 0))
         try await store.commit([.putValue(name, value)])
         state.values[name] = value
-        say("ok")
+        output("ok")
       case "get":
         let values = try await store.load().values.sorted { $0.key < $1.key }
-        say(values.map { "\($0.key)=\($0.value.count)" }.joined(separator: " "))
+        output(values.map { "\($0.key)=\($0.value.count)" }.joined(separator: " "))
       case "examine":
         let notices = try await store.examine()
-        say((["ok"] + notices).joined(separator: " "))
+        output((["ok"] + notices).joined(separator: " "))
       case "rebuild":
         try await store.rebuild(from: state)
-        say("ok")
-      case "rotate": say(await rotate(store))
-      case "fill": say(fill(filler) ? "ok" : "the disk does not get full")
+        output("ok")
+      case "rotate": output(await rotate(store))
+      case "fill": output(fill(filler) ? "ok" : "the disk does not get full")
       case "free":
         unlink(filler)
-        say("ok")
-      case "limit": say(limitFiles(to: Int(words[1])) ? "ok" : "no limit")
-      case "files": say(files(beside: store.location))
-      case "readonly": say(makeReadOnly(beside: store.location) ? "ok" : "not done")
-      case "writable": say(umount((store.location as NSString).deletingLastPathComponent) == 0 ? "ok" : "not done")
+        output("ok")
+      case "limit": output(limitFiles(to: Int(words[1])) ? "ok" : "no limit")
+      case "files": output(files(beside: store.location))
+      case "readonly": output(makeReadOnly(beside: store.location) ? "ok" : "not done")
+      case "writable": output(umount((store.location as NSString).deletingLastPathComponent) == 0 ? "ok" : "not done")
       case "quit":
         return await store.close()
       case "die":
         unlink(filler)
         kill(getpid(), SIGKILL)
-      default: say("what?")
+      default: output("what?")
       }
     } catch {
-      say("\(error)".prefix { $0 != "(" } + ": \(error.message)")
+      output("\(error)".prefix { $0 != "(" } + ": \(error.message)")
     }
   }
   await store.close()
@@ -189,7 +189,7 @@ guard arguments.count == 4 || arguments.dropFirst().first == "seed" else { exit(
 do {
   if arguments[1] == "seed" {
     guard let seed = Seed(Array(arguments.dropFirst(2))) else {
-      say(Seed.help)
+      output(Seed.help)
       exit(64)
     }
     try await seed.run()
@@ -205,7 +205,7 @@ do {
     try await fill(folder: arguments[2])
   case "own":
     let store = try SQLiteStore.open(folder: arguments[2], key: key)
-    say("open")
+    output("open")
     _ = readLine()
     await store.close()
   case "serve", "serve-key-file":
@@ -228,11 +228,11 @@ do {
   case let mode where mode.hasPrefix("die-rotating-"):
     guard let step = RotationStep(rawValue: String(mode.dropFirst("die-rotating-".count))) else { exit(64) }
     let store = try store(arguments[2], try fileKey(arguments[2]), dyingAt: .rotating(step))
-    say(await rotate(store))
+    output(await rotate(store))
   default:
     exit(64)
   }
 } catch let error as StoreError {
-  say(error.message)
+  output(error.message)
   exit(1)
 }

@@ -5,13 +5,13 @@ import Synchronization
 /// `SocketKeeper`.
 public final class SocketHolder: Sendable {
   private let held = Mutex<[String: Int32]>([:])
-  private let forgets = Mutex(0)
+  private let removed = Mutex(0)
 
   public init() {}
 
   public var names: [String] { held.withLock { $0.keys.sorted() } }
-  /// How often a socket was forgotten.
-  public var forgotten: Int { forgets.withLock { $0 } }
+  /// How often a socket was removed.
+  public var removals: Int { removed.withLock { $0 } }
 
   public func descriptor(_ name: String) -> Int32? { held.withLock { $0[name] } }
 
@@ -23,9 +23,9 @@ public final class SocketHolder: Sendable {
     return true
   }
 
-  public func forget(_ name: String) {
+  public func remove(_ name: String) {
     if let descriptor = held.withLock({ $0.removeValue(forKey: name) }) { close(descriptor) }
-    forgets.withLock { $0 += 1 }
+    removed.withLock { $0 += 1 }
   }
 
   deinit { for (_, descriptor) in held.withLock({ $0 }) { close(descriptor) } }

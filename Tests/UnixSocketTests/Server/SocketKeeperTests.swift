@@ -10,7 +10,7 @@ import Testing
 
 extension SocketHolder {
   fileprivate var keeper: SocketKeeper {
-    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, forget: { self.forget($0) })
+    SocketKeeper(earlier: { self.earlier($0) }, keep: { self.keep($0, $1) }, remove: { self.remove($0) })
   }
 }
 
@@ -47,7 +47,7 @@ extension SocketHolder {
       #expect(try await client.json()["id"] == 1)
       #expect(mode(path) == 0o660)
       await second.drain(deadline: .zero)
-      #expect(holder.forgotten == 0)
+      #expect(holder.removals == 0)
     }
   }
 
@@ -60,7 +60,7 @@ extension SocketHolder {
       let second = server(new, holder)
       try await second.start()
       #expect(!exists(old) && exists(new))
-      #expect(holder.forgotten == 1)
+      #expect(holder.removals == 1)
       let client = try RawClient(new)
       try await client.send(tokenGet(1))
       #expect(try await client.json()["id"] == 1)
@@ -81,7 +81,7 @@ extension SocketHolder {
       let client = try RawClient(path)
       try await client.send(tokenGet(1))
       #expect(try await client.json()["id"] == 1)
-      #expect(holder.forgotten == 1)
+      #expect(holder.removals == 1)
       await second.drain(deadline: .zero)
     }
   }

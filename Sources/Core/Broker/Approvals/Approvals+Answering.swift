@@ -11,7 +11,8 @@ extension Approvals {
     let question = release.question
     let message =
       type == .releaseWaiting
-      ? "\(PendingReleases.words(for: release.caller)) asks for \(question.method) of \(question.account)" : outcome
+      ? "\(PendingReleases.description(of: release.caller)) asks for \(question.method) of \(question.account)"
+      : outcome
     logger.notice(
       "\(type.rawValue) \(id): \(question.method)\(outcome.map { ", \($0)" } ?? "")",
       metadata: [
@@ -98,7 +99,7 @@ extension Approvals {
       ])
     var entry = AuditEntry(action: .policy, method: method, account: release.question.account, who: .init(caller))
     entry.detail =
-      "\(release.question.method) to \(PendingReleases.words(for: release.caller))"
+      "\(release.question.method) to \(PendingReleases.description(of: release.caller))"
       + (release.question.request.map { " (\($0.line.printable(limit: 256)))" } ?? "")
       + (span.map { ", for \($0.wholeSeconds) s" } ?? "") + (params.calls.map { ", \($0) times more" } ?? "")
     audit.record(entry, pid: caller.pid)
@@ -108,18 +109,18 @@ extension Approvals {
 }
 
 extension Approvals {
-  /// `release.revoke`. False: no word of this id holds, or none that the caller may manage.
+  /// `release.revoke`. False: no approval with this id is active, or the caller may not manage it.
   func revoke(_ id: String, caller: Principal) -> Bool {
     let policy = authorizer.policy
-    let word = releases.revoke(id, at: uptime) { question in
+    let approval = releases.revoke(id, at: uptime) { question in
       policy.allows(.manage, method: ReleaseRevoke.name, account: question.account, caller: caller)
     }
-    guard let word else { return false }
+    guard let approval else { return false }
     let entry = AuditEntry(
-      action: .policy, method: ReleaseRevoke.name, account: word.question.account, who: .init(caller),
-      detail: "\(word.question.method) to \(PendingReleases.words(for: word.caller))")
+      action: .policy, method: ReleaseRevoke.name, account: approval.question.account, who: .init(caller),
+      detail: "\(approval.question.method) to \(PendingReleases.description(of: approval.caller))")
     audit.record(entry, pid: caller.pid)
-    logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(word.question.account)"])
+    logger.notice("\(ReleaseRevoke.name) \(id)", metadata: ["account": "\(approval.question.account)"])
     return true
   }
 }

@@ -133,9 +133,9 @@ extension Approvals {
   ) async throws(RPCError) -> Permission {
     let caller = session.principal
     var permission = permission
-    if let word = releases.approval(on: question, of: caller, at: uptime) {
-      guard word.isAllowed else { throw denied(question) }
-      permission.approved = word.question
+    if let approval = releases.approval(on: question, of: caller, at: uptime) {
+      guard approval.isAllowed else { throw denied(question) }
+      permission.approved = approval.question
       return permission
     }
     guard !isDraining else { throw shuttingDown() }
@@ -165,7 +165,7 @@ extension Approvals {
       permission.approved = outcome == .approved ? question : nil
       return permission
     } catch {
-      report(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
+      report(.releaseEnded, id, outcome: Self.outcomeName(of: error, releases[id]?.phase))
       throw error
     }
   }
@@ -196,7 +196,7 @@ extension Approvals {
     throw shuttingDown()
   }
 
-  private static func word(for error: RPCError, _ phase: PendingReleases.Phase?) -> String {
+  private static func outcomeName(of error: RPCError, _ phase: PendingReleases.Phase?) -> String {
     switch (phase, error.reason) {
     case (.denied, _): "denied"
     case (.abandoned, _): "caller_gone"

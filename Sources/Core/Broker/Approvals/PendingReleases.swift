@@ -196,8 +196,8 @@ extension PendingReleases {
 
   // MARK: As others see it
 
-  /// Who it is, for people. A user's own unit is said to be one: it may have the name of one of the system's.
-  static func words(for caller: Principal) -> String {
+  /// The caller, for messages. A user's own unit is said to be one: it may have the name of one of the system's.
+  static func description(of caller: Principal) -> String {
     let who = Requester(caller)
     let unit = who.userUnit.map { "user unit \($0)" } ?? who.unit
     let program = who.executable.map { exe in exe + (unit.map { " in \($0)" } ?? "") } ?? unit
@@ -205,9 +205,9 @@ extension PendingReleases {
   }
 
   /// - Parameter wall: the wall clock at a time since the machine started.
-  func approvals(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
+  func approvals(at now: Duration, wall: (Duration) -> Int64) -> [ApprovalView] {
     approvals.filter { $0.until > now && $0.left != 0 }.map { approval in
-      StandingWordView(
+      ApprovalView(
         account: approval.question.account, method: approval.question.method,
         kind: approval.question.isIDToken ? .idToken : nil, scopes: approval.question.scopes?.sorted(),
         resource: approval.question.resource,

@@ -113,7 +113,7 @@ struct Binding {
         } else {
           for socket in result.sockets { try? await socket.close().get() }
           // A single family is neither served nor held.
-          for family in result.families { keeper?.forget(family.socketName(result.port)) }
+          for family in result.families { keeper?.remove(family.socketName(result.port)) }
           throw error
         }
       }
@@ -147,11 +147,11 @@ struct Binding {
     guard port != 0, let keeper, let earlier = keeper.earlier(name) else { return nil }
     let backlog = HTTPServer.Limits().backlog
     guard let socket = try? await bootstrap.listening(on: earlier, backlog: backlog) else {
-      keeper.forget(name)
+      keeper.remove(name)
       return nil
     }
     if socket.localAddress?.ipAddress == family.rawValue, socket.localAddress?.port == port { return socket }
-    keeper.forget(name)
+    keeper.remove(name)
     try? await socket.close().get()
     return nil
   }

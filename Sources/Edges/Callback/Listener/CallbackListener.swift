@@ -124,7 +124,7 @@ public final class CallbackListener: Sendable {
 
   /// Stops listening permanently: the sockets are no longer held.
   public func retire() async {
-    if let listening { for name in listening.kept { keeper?.forget(name) } }
+    if let listening { for name in listening.kept { keeper?.remove(name) } }
     await stop()
   }
 

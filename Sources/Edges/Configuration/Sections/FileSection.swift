@@ -4,7 +4,7 @@ import OAuth
 
 /// A token file as written.
 struct FileDraft {
-  enum Word: String, CaseIterable {
+  enum Format: String, CaseIterable {
     case token
     case idToken = "id_token"
     case header
@@ -16,7 +16,7 @@ struct FileDraft {
 
   var account: AccountName?
   var path: String?
-  var word = Word.token
+  var format = Format.token
   var variable: String?
   var curlUser: String?
   var template: TokenTemplate?
@@ -48,7 +48,7 @@ extension Sections {
           + "`/run/grantd/files`, the only place that it can write to; of a user's instance it may be anywhere, and `~/` "
           + "is the home folder."),
       Key(
-        "format", .word(FileDraft.Word.allCases), \.word, standard: "\"token\"",
+        "format", .word(FileDraft.Format.allCases), \.format, standard: "\"token\"",
         "`token`: only the token, without a newline; `id_token`: only the ID token; `header`: `Authorization: Bearer …`; "
           + "`env`: `NAME=…`, for shells and "
           + "`EnvironmentFile=`; `curl`: options for `curl --config`; `json`: an object with `access_token`, `token_type`, "
@@ -161,7 +161,7 @@ extension FileDraft {
   /// The file; nil, and a report, if its keys contradict each other.
   func file(_ section: NamedSection, sources: Settings.Sources, report: inout ConfigurationReport) -> TokenFile? {
     report.require(["account", "path"], in: section)
-    guard let format = format(section, report: &report), let member = member(section, sources, report: &report),
+    guard let format = fileFormat(section, report: &report), let member = member(section, sources, report: &report),
       let reader = reader(section, sources, report: &report), let account, let path,
       let whole = whole(path, section, sources, report: &report)
     else { return nil }
@@ -184,14 +184,14 @@ extension FileDraft {
     return path.hasPrefix("~/") ? home + path.dropFirst(1) : path
   }
 
-  private func format(_ section: NamedSection, report: inout ConfigurationReport) -> TokenFileFormat? {
-    let own: [(Word, String)] = [(.env, "variable"), (.curl, "curl_user"), (.template, "template")]
-    for (word, key) in own where section[key] != nil && self.word != word {
+  private func fileFormat(_ section: NamedSection, report: inout ConfigurationReport) -> TokenFileFormat? {
+    let own: [(Format, String)] = [(.env, "variable"), (.curl, "curl_user"), (.template, "template")]
+    for (needed, key) in own where section[key] != nil && format != needed {
       report.problem(
-        at: section, key, "is for format = \"\(word.rawValue)\"", suggestion: "remove it, or change the format")
+        at: section, key, "is for format = \"\(needed.rawValue)\"", suggestion: "remove it, or change the format")
       return nil
     }
-    switch word {
+    switch format {
     case .token: return .token
     case .idToken:
       for key in ["scopes", "resource"] where section[key] != nil {

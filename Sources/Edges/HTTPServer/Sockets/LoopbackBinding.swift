@@ -49,7 +49,7 @@ struct LoopbackBinding {
       guard [EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT].contains(error.code) else {
         // One family without the other is not served. It is not held for a next process either.
         close(first.descriptor)
-        keeper?.forget(first.name)
+        keeper?.remove(first.name)
         throw error
       }
     }
@@ -95,7 +95,7 @@ struct LoopbackBinding {
     {
       return Bound(host: host, address: address, port: port, descriptor: descriptor)
     }
-    keeper.forget(name)
+    keeper.remove(name)
     close(descriptor)
     return nil
   }

@@ -20,7 +20,7 @@ struct ListeningSocket: Sendable {
   ) throws(SocketServerError) -> ListeningSocket {
     if let keeper, let earlier = keeper.earlier(SocketKeeper.only) {
       if let socket = kept(earlier, at: path, mode: mode) { return socket }
-      keeper.forget(SocketKeeper.only)
+      keeper.remove(SocketKeeper.only)
       remove(kept: earlier, unlessAt: path)
     }
     do throws(SocketFile.Failure) {

@@ -65,16 +65,17 @@ extension Ask {
       """
   }
 
-  private func standing(_ word: StandingWordView) -> HTML {
+  private func standing(_ approval: ApprovalView) -> HTML {
     let revoke: HTML =
-      word.id.map { form("/approvals", [("id", $0), ("word", "revoke")], "<button class=\"quiet\">Revoke</button>") }
-      ?? ""
-    let left = word.calls_left.map { ", \($0) more times" } ?? ""
-    let badge = word.allowed ? Parts.badge("good", "Allowed") : Parts.badge("bad", "Denied")
+      approval.id.map {
+        form("/approvals", [("id", $0), ("word", "revoke")], "<button class=\"quiet\">Revoke</button>")
+      } ?? ""
+    let left = approval.calls_left.map { ", \($0) more times" } ?? ""
+    let badge = approval.allowed ? Parts.badge("good", "Allowed") : Parts.badge("bad", "Denied")
     return """
-      <article class="card"><div class="title"><h3><bdi>\(word.account)</bdi></h3>\(badge)</div>
-      <p class="who"><bdi>\(PageText.caller(word.caller, for: user), limit: 300)</bdi></p>
-      <p class="time">\(word.method), for \(TimeText.duration(word.until - now))\(left)</p>
+      <article class="card"><div class="title"><h3><bdi>\(approval.account)</bdi></h3>\(badge)</div>
+      <p class="who"><bdi>\(PageText.caller(approval.caller, for: user), limit: 300)</bdi></p>
+      <p class="time">\(approval.method), for \(TimeText.duration(approval.until - now))\(left)</p>
       <div class="controls">\(revoke)</div></article>
 
       """

@@ -114,7 +114,7 @@ extension LoginFlow {
       answers.session = session
     case .attributes(let attributes):
       (answers.attributes, answers.hasAttributes) = (attributes, true)
-    case .goOn: answers.triesAgain = true
+    case .retry: answers.triesAgain = true
     }
     return try await answer(answers.last, &answers)
   }

@@ -7,12 +7,13 @@ enum LoginQuestion: Sendable {
   case again
   case registration(RegistrationForm)
 
-  enum Taken: Sendable {
+  /// The meaning of a typed line.
+  enum ParsedAnswer: Sendable {
     /// Ask again, after this.
     case again(String?)
     case session(String)
     case attributes([String: JSON])
-    case goOn
+    case retry
   }
 
   var prompt: String {
@@ -23,7 +24,7 @@ enum LoginQuestion: Sendable {
     }
   }
 
-  mutating func answer(_ line: String) -> Taken {
+  mutating func answer(_ line: String) -> ParsedAnswer {
     switch self {
     case .session(let sessions):
       let wish = line.filter { !$0.isWhitespace }
@@ -37,7 +38,7 @@ enum LoginQuestion: Sendable {
       case .success(let id): return .session(id)
       case .failure(let objection): return .again(objection.text)
       }
-    case .again: return .goOn
+    case .again: return .retry
     case .registration(var form):
       defer { self = .registration(form) }
       return form.answer(line)
@@ -63,7 +64,7 @@ struct RegistrationForm: Sendable {
     return "\(SafeText.line(name))\(before): "
   }
 
-  mutating func answer(_ line: String) -> LoginQuestion.Taken {
+  mutating func answer(_ line: String) -> LoginQuestion.ParsedAnswer {
     let text = Self.trimmed(line)
     if let name = wrong.first {
       wrong.removeFirst()

@@ -65,8 +65,8 @@ struct ApproveCommand: BrokerCommand {
   }
 
   private func answer(_ id: String, _ shell: Shell) async throws(Failure) {
-    let word: Approval = deny ? .no(span) : .yes(span)
-    guard try await word.send(id, shell, on: try await shell.connect(), calls: calls) else {
+    let approval: Approval = deny ? .no(span) : .yes(span)
+    guard try await approval.send(id, shell, on: try await shell.connect(), calls: calls) else {
       throw Failure(
         .unknownName, "nothing waits under \(SafeText.line(id)), or no longer",
         hints: ["`\(shell.command("approve"))` lists what does."])
@@ -82,18 +82,18 @@ struct ApproveCommand: BrokerCommand {
     show(standing: result.standing, shell)
   }
 
-  private static func show(standing words: [StandingWordView], _ shell: Shell) {
-    for word in words {
-      let asked = asks(word.method, word.kind)
+  private static func show(standing approvals: [ApprovalView], _ shell: Shell) {
+    for approval in approvals {
+      let asked = asks(approval.method, approval.kind)
       shell.terminal.printWrapped(
         SafeText.line(
-          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(asked) "
-            + "of \(word.account) to \(program(word.caller, shell))"
-            + (word.caller.user_unit == nil ? " of \(shell.terminal.users(word.caller.uid))" : "")))
+          "\(approval.allowed ? "Allowed" : "Refused") for \(TimeText.duration(approval.until - shell.now)) more: "
+            + "\(asked) of \(approval.account) to \(program(approval.caller, shell))"
+            + (approval.caller.user_unit == nil ? " of \(shell.terminal.users(approval.caller.uid))" : "")))
     }
-    guard !words.isEmpty else { return }
+    guard !approvals.isEmpty else { return }
     shell.terminal.printWrapped(
-      "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
+      "\(shell.command("reload")), or a restart of grantd, ends \(approvals.count == 1 ? "that" : "those").")
   }
 
   static func table(_ releases: [ReleaseView], _ shell: Shell) -> TextTable {
@@ -134,15 +134,16 @@ struct ApproveCommand: BrokerCommand {
   /// A user's own unit is said to be one: it may have the name of one of the system's.
   static func program(_ caller: ReleaseCaller, _ shell: Shell) -> String {
     // A name with spaces could look like several words, and begin a line with one of them.
-    func word(_ name: String) -> String { SafeText.line(name).replacing(" ", with: "\\ ") }
+    func escaped(_ name: String) -> String { SafeText.line(name).replacing(" ", with: "\\ ") }
     let unit =
-      caller.user_unit.map { "user unit \(word($0)) of \(shell.terminal.users(caller.uid))" } ?? caller.unit.map(word)
+      caller.user_unit.map { "user unit \(escaped($0)) of \(shell.terminal.users(caller.uid))" }
+      ?? caller.unit.map(escaped)
     guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
-    return (caller.parent.map { "\(word($0)) → " } ?? "") + word(exe) + (unit.map { " in \($0)" } ?? "")
+    return (caller.parent.map { "\(escaped($0)) → " } ?? "") + escaped(exe) + (unit.map { " in \($0)" } ?? "")
   }
 }
 
-/// A person's word.
+/// The user's answer to a pending request.
 enum Approval: Sendable, Equatable {
   case yes(TimeSpan?)
   case no(TimeSpan?)

@@ -209,6 +209,25 @@ class AccountView(_AccountView, total=False):
     required_scopes: List[str]
 
 
+_ApprovalView = TypedDict(
+    "_ApprovalView", {
+        "account": "str",
+        "method": "str",
+        "caller": "ReleaseCaller",
+        "allowed": "bool",
+        "until": "int",
+    })
+
+
+class ApprovalView(_ApprovalView, total=False):
+    id: str
+    kind: TokenKind
+    scopes: List[str]
+    resource: str
+    request: str
+    calls_left: int
+
+
 _AuditListResult = TypedDict(
     "_AuditListResult", {
         "records": "List[Line]",
@@ -757,7 +776,7 @@ class ReleaseDenyResult(TypedDict):
 
 class ReleaseListResult(TypedDict):
     waiting: List[ReleaseView]
-    standing: List[StandingWordView]
+    standing: List[ApprovalView]
 
 
 class ReleaseRevokeResult(TypedDict):
@@ -892,25 +911,6 @@ class SharingView(TypedDict):
     leases: int
     schema: int
     warnings: List[str]
-
-
-_StandingWordView = TypedDict(
-    "_StandingWordView", {
-        "account": "str",
-        "method": "str",
-        "caller": "ReleaseCaller",
-        "allowed": "bool",
-        "until": "int",
-    })
-
-
-class StandingWordView(_StandingWordView, total=False):
-    id: str
-    kind: TokenKind
-    scopes: List[str]
-    resource: str
-    request: str
-    calls_left: int
 
 
 _Step = TypedDict(

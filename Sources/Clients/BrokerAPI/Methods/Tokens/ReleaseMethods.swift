@@ -127,8 +127,8 @@ public struct ReleaseCaller: Codable, Sendable, Equatable, Documented {
   ]
 }
 
-/// A word that was given for some time.
-public struct StandingWordView: Codable, Sendable, Equatable, Documented {
+/// An approval, or a denial, that is active for some time.
+public struct ApprovalView: Codable, Sendable, Equatable, Documented {
   public var id: String?
   public var account: String
   public var method: String
@@ -182,9 +182,9 @@ public enum ReleaseList: RPCMethod {
 
   public struct Result: Codable, Sendable, Equatable {
     public var waiting: [ReleaseView]
-    public var standing: [StandingWordView]
+    public var standing: [ApprovalView]
 
-    public init(waiting: [ReleaseView], standing: [StandingWordView]) {
+    public init(waiting: [ReleaseView], standing: [ApprovalView]) {
       self.waiting = waiting
       self.standing = standing
     }

@@ -2,7 +2,7 @@
 import Foundation
 import Grantd
 
-func say(_ answer: Answer) {
+func output(_ answer: Answer) {
   var line = try! JSONSerialization.data(withJSONObject: answer)
   line.append(UInt8(ascii: "\n"))
   FileHandle.standardOutput.write(line)
@@ -23,7 +23,7 @@ func perform(_ command: Command, _ client: GrantClient) async throws -> any Send
     return try await client.accounts().map { ["account": $0.account, "state": $0.state.rawValue] }
   case "login":
     let done = try await client.login(provider: command.provider!, account: command.account!) { places in
-      say(["ok": places.map { ["kind": $0.kind, "url": $0.url ?? ""] }])
+      output(["ok": places.map { ["kind": $0.kind, "url": $0.url ?? ""] }])
     }
     return ["state": done.state, "account": ["account": done.account?.account ?? ""]] as Answer
   case "many":
@@ -32,7 +32,7 @@ func perform(_ command: Command, _ client: GrantClient) async throws -> any Send
     return try await interrupted(command, client)
   case "events":
     let events = try await client.events(command.types!.map { EventType(rawValue: $0) })
-    say(["ok": "subscribed"])
+    output(["ok": "subscribed"])
     for try await event in events where event.account == command.account {
       return ["type": event.type.rawValue, "at": event.at] as Answer
     }
@@ -52,11 +52,11 @@ struct Driver {
     let client = GrantClient()
     while let line = readLine() {
       do {
-        say(["ok": try await perform(JSONDecoder().decode(Command.self, from: Data(line.utf8)), client)])
+        output(["ok": try await perform(JSONDecoder().decode(Command.self, from: Data(line.utf8)), client)])
       } catch let error as GrantError {
-        say(["error": described(error)])
+        output(["error": described(error)])
       } catch is Skip {
-        say(["skip": "a Swift program forks only to execute another one"])
+        output(["skip": "a Swift program forks only to execute another one"])
       }
     }
     await client.close()
