@@ -328,7 +328,7 @@ let package = Package(
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
       sources: ["Checks", "Replay"], swiftSettings: settings),
-    tests("DemoProviderTests", [demoProvider, "TestHTTP", nioCore, nioHTTP1, crypto, cryptoExtras]),
+    tests("DemoProviderTests", [demoProvider, "TestHTTP", "TestSupport", nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
   cLanguageStandard: .gnu11, cxxLanguageStandard: .cxx17
 )

@@ -150,13 +150,13 @@ import Testing
     configuration.limits = Self.patient
     configuration.limits.connections = 3
     configuration.ipv6 = false
-    let handler = ScriptedHandler(holds: true)
-    try await withListener(configuration, handler: handler) { _, client async throws in
+    let (users, handler) = (Users(), ScriptedHandler(holds: true))
+    try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
       try await withThrowingTaskGroup(of: Int.self) { group in
         for number in 0..<8 { group.addTask { try await client.request("GET", "/callback?n=\(number)").status } }
+        // All are accepted, and those with a slot have asked.
+        try await users.asked(8)
         await handler.asked(3)
-        // A fourth would be there by the time that a look at the loop takes.
-        for _ in 0..<20 { await Task.yield() }
         #expect(handler.urls.count == 3)
         handler.letGo()
         for try await status in group { #expect(status == 200) }

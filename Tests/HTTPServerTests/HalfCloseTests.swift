@@ -73,7 +73,16 @@ import Testing
       #expect(send(descriptor, request, request.utf8.count, 0) == request.utf8.count)
       try await eventually("it is handled") { application.counts.withLock { $0.begun } == 1 }
       shutdown(descriptor, Int32(SHUT_WR))
-      try await Task.sleep(for: .milliseconds(1500))
+      let exchange = try #require(application.exchanges.withLock { $0.first })
+      // The end of its side is noticed, and the periodic check does not end the request for it.
+      #expect(
+        await eventually {
+          try await exchange.loop.submit {
+            let handler = try exchange.channel.pipeline.syncOperations.handler(type: HTTPConnectionHandler.self)
+            handler.checkTime(.now())
+            return handler.state.hasInputEnded
+          }.get()
+        })
       #expect(application.counts.withLock { $0.ended } == 0)
       close(descriptor)
       try await eventually("it is noticed") { application.counts.withLock { $0.ended } == 1 }
@@ -86,6 +95,7 @@ private final class Holding: CallerApplication {
   let text: String
   let pause: TimeAmount
   let counts = Mutex((begun: 0, ended: 0))
+  let exchanges = Mutex<[HTTPExchange]>([])
 
   init(answer: String = "ok", after pause: TimeAmount = .zero) { (text, self.pause) = (answer, pause) }
 
@@ -102,6 +112,7 @@ private final class Held: HTTPConversation {
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
     let application = self.application
+    application.exchanges.withLock { $0.append(exchange) }
     application.counts.withLock { $0.begun += 1 }
     exchange.onEnd { application.counts.withLock { $0.ended += 1 } }
     let reply = HTTPReply(.ok, type: "text/plain", application.text)

@@ -40,9 +40,11 @@ struct Served {
   func client() throws -> Client { try Client(self) }
 
   /// A client whose first request is kept, and waits for its answer.
-  func asking(_ path: String = "/later", _ headers: String = "", version: String = "1.1") async throws -> Asking {
+  func asking(
+    _ path: String = "/later", _ headers: String = "", method: String = "GET", version: String = "1.1"
+  ) async throws -> Asking {
     let (client, before) = (try client(), answers.held.withLock { $0.count })
-    client.send(request(path, headers, version: version))
+    client.send(request(path, headers, method: method, version: version))
     #expect(await eventually { answers.held.withLock { $0.count } > before })
     let exchange = answers.held.withLock { $0[before] }
     let handler = try await exchange.loop.submit {

@@ -92,20 +92,22 @@ import Testing
 
   @Test("An answer's time runs from the body's latest part")
   func longBody() async throws {
-    try await serving { port in
-      let descriptor = try connect(port)
-      defer { close(descriptor) }
-      var sent = "POST /last HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
-      for letter in "hello" {
-        #expect(send(descriptor, sent, sent.utf8.count, Int32(MSG_NOSIGNAL)) == sent.utf8.count)
-        // Five of these are longer than an answer's time, and one is much shorter.
-        try await Task.sleep(for: .seconds(2))
-        sent = String(letter)
+    try await Served.with { served in
+      let asking = try await served.asking("/body", "Content-Length: 3\r\n", method: "POST")
+      let first = try #require(try await asking.on { $0.times.late?.due })
+      var latest = first
+      for letter in "ab" {
+        let before = latest
+        asking.client.send(String(letter))
+        try await asking.expect { $0.times.late.map { $0.due > before } ?? false }
+        latest = try #require(try await asking.on { $0.times.late?.due })
       }
-      #expect(send(descriptor, sent, 1, Int32(MSG_NOSIGNAL)) == 1)
-      var answer = [UInt8](repeating: 0, count: 4096)
-      let count = recv(descriptor, &answer, answer.count, 0)
-      #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
+      // The time from the request's head is over, and then that from the latest part.
+      try await asking.on { $0.checkTime(first) }
+      #expect(asking.exchange.isOpen)
+      let end = latest
+      try await asking.on { $0.checkTime(end) }
+      #expect(asking.client.text().hasPrefix("HTTP/1.1 504 "))
     }
   }
 
@@ -195,7 +197,6 @@ private final class Echo: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> BodyHandling {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
-    case "/last": .stream(within: .seconds(8), else: HTTPReply(.gatewayTimeout))
     case "/stream", "/later": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
     }
@@ -207,12 +208,6 @@ private final class Echo: HTTPConversation {
   }
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
-    guard head.uri != "/last" else {
-      body.receive { event in
-        if case .end = event { exchange.reply(HTTPReply(.ok, type: "text/plain", "all of it")) } else { body.want() }
-      }
-      return body.want()
-    }
     exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"]))
     body.receive { event in
       switch event {

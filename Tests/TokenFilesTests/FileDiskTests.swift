@@ -58,7 +58,7 @@ private final class Reports: Sendable {
       return (uid, [uid, 50])
     }
     async let hanging = disk.current(.user(1000, gid: 7, groups: [7]))
-    while disk.isIdle { await Task.yield() }
+    #expect(await eventually { !disk.isIdle })
     for uid in UInt32(1001)...1007 {
       // Where this machine needs more than the time for a lookup, the next one has its groups.
       let latest = TokenFile.Reader.user(uid, gid: uid, groups: [uid, 50])
@@ -101,16 +101,29 @@ private final class Reports: Sendable {
   @Test("changes by other programs are reported, even if the folder was removed and made again")
   func watched() async throws {
     let folder = try Folder()
-    let disk = FileDisk(own: folder.path + "/own")
+    let own = folder.path + "/own"
+    let disk = FileDisk(own: own)
     let reports = Reports()
     let changes = disk.changes
     let watching = Task { for await paths in changes { reports.paths.withLock { $0 += paths } } }
     defer { watching.cancel() }
-    let path = folder.path + "/own/sub/token"
-    func isReported(_ change: () throws -> Void) async throws -> Bool {
-      // The broker's own change may be reported too; it is over by then.
-      try await Task.sleep(for: .milliseconds(300))
+    let path = own + "/sub/token"
+    // Another disk writes them, so that this one reports nothing of them before they are changed below.
+    let barriers = (0..<8).map { "\(own)/barrier-\($0)" }
+    for barrier in barriers { #expect(await write("a", file(barrier), own: own) == .success(true)) }
+    for barrier in barriers { #expect(await disk.write(Array("a".utf8), to: file(barrier)) == .success(false)) }
+    var passed = 0
+    /// Changes are reported in their order: after the report of one barrier, no earlier change is unreported.
+    func settle() async throws {
+      let barrier = barriers[passed]
+      passed += 1
+      try "b".write(toFile: barrier, atomically: false, encoding: .utf8)
+      #expect(await eventually { reports.paths.withLock { $0.contains(barrier) } })
       reports.paths.withLock { $0 = [] }
+    }
+    func isReported(_ change: () throws -> Void) async throws -> Bool {
+      // The broker's own change may be reported too.
+      try await settle()
       try change()
       return await eventually { reports.paths.withLock { $0.contains(path) } }
     }
@@ -122,11 +135,12 @@ private final class Reports: Sendable {
       #expect(try await isReported { try FileManager.default.removeItem(atPath: folder.path + "/own/sub") })
     }
     // The latest one may be reported once more.
-    try await Task.sleep(for: .seconds(3))
-    reports.paths.withLock { $0 = [] }
+    try await settle()
     try folder.write("own/other", "b")
-    try await Task.sleep(for: .seconds(2))
-    #expect(reports.paths.withLock { !$0.contains(path) })
+    let last = barriers[passed]
+    try "b".write(toFile: last, atomically: false, encoding: .utf8)
+    #expect(await eventually { reports.paths.withLock { $0.contains(last) } })
+    #expect(reports.paths.withLock { Set($0).isSubset(of: barriers) })
   }
 
   @Test("the removal of one value does not end the watch of a file with another one") func sharedWatch() async throws {

@@ -1,5 +1,6 @@
 import DemoProvider
 import NIOHTTP1
+import TestSupport
 import Testing
 
 @Suite struct FaultTests {
@@ -56,9 +57,10 @@ import Testing
       }
       async let answer = client.refresh(token)
       let committed = moment == .after ? 1 : 0
-      while server.stats().requests["token.refresh"] == nil || server.stats().refreshes < committed {
-        await Task.yield()
-      }
+      #expect(
+        await eventually {
+          server.stats().requests["token.refresh"] != nil && server.stats().refreshes >= committed
+        })
       #expect(server.stats().refreshes == committed)
       await server.stop()
       #expect(await answer == nil)
@@ -73,9 +75,10 @@ import Testing
       let delayed = [
         Task { await client.send(.GET, "/jwks")?.status }, Task { await client.refresh(token)?.status },
       ]
-      while server.stats().requests["jwks"] == nil || server.stats().requests["token.refresh"] == nil {
-        await Task.yield()
-      }
+      #expect(
+        await eventually {
+          server.stats().requests["jwks"] != nil && server.stats().requests["token.refresh"] != nil
+        })
       #expect(server.stats().refreshes == 0)
       #expect(await client.send(.POST, "/_control/release", json: [:])?.status == 200)
       for answer in delayed { #expect(await answer.value == 200) }

@@ -1,6 +1,7 @@
 import DemoProvider
 import Foundation
 import NIOHTTP1
+import TestSupport
 import Testing
 
 @Suite struct RefreshQuirkTests {
@@ -70,7 +71,7 @@ import Testing
       let token = await client.signIn().refresh
       try server.fault(.delay, at: .tokenRefresh, times: 1) { $0.seconds = 3600 }
       let held = Task { await client.refresh(token) }
-      while server.stats().refreshesInFlight == 0 { await Task.yield() }
+      #expect(await eventually { server.stats().refreshesInFlight > 0 })
       let answer = await client.refresh(token)
       #expect(answer?.status == 500 && answer?.json?["error"] == "server_error")
       #expect(server.stats().refreshes == 0)

@@ -5,6 +5,7 @@ import Grants
 import SQLite
 import SQLiteStore
 import Synchronization
+import TestSupport
 import Testing
 
 @Suite("Rebuilding the store", .serialized, .timeLimit(.minutes(5)))
@@ -80,7 +81,7 @@ struct RebuildTests {
     await wait(for: taken)
     async let waits: Void = store.commit([.putValue("y", "waits"), .putValue("x", "later")])
     async let rebuilt: Void = store.rebuild(from: values(["x": "memory", "z": "memory"]))
-    while store.waiting != (commits: 1, rebuilds: 1) { await Task.yield() }
+    #expect(await eventually { store.waiting == (commits: 1, rebuilds: 1) })
     goOn.signal()
     try await underWay
     try await waits
@@ -118,7 +119,7 @@ struct RebuildTests {
           return nil
         }
         // None is answered before the rebuild is asked for.
-        while store.waiting.rebuilds == 0 { await Task.yield() }
+        #expect(await eventually { store.waiting.rebuilds > 0 })
         goOn.signal()
         return await group.reduce(into: [String]()) { if let name = $1 { $0.append(name) } }
       }
