@@ -43,7 +43,7 @@ func decoded(_ bytes: some Collection<UInt8>) -> String { String(decoding: bytes
 
 /// Whether it can control a terminal or a log line, or make one look like another.
 func steers(_ scalar: Unicode.Scalar) -> Bool {
-  if (0x20..<0x7F).contains(scalar.value) { return false }
+  if scalar.value >= 0x20, scalar.value < 0x7F { return false }
   return switch scalar.properties.generalCategory {
   case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
   default: false

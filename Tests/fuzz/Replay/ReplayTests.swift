@@ -5,6 +5,8 @@ import Testing
 /// One after the other, since a target may have a scratch file.
 @Suite("Inputs of the fuzzer", .serialized)
 struct ReplayTests {
+  /// The maximum number of cuts of one input.
+  private static let cuts = 16
   private static let folder = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
 
   private func inputs(_ kind: String, of target: Target) -> [URL] {
@@ -27,7 +29,7 @@ struct ReplayTests {
   func cut(target: Target) throws {
     for file in inputs("corpus", of: target).prefix(8) {
       let bytes = [UInt8](try Data(contentsOf: file))
-      for count in stride(from: 0, to: bytes.count, by: max(1, bytes.count / 16)) {
+      for count in stride(from: 0, to: bytes.count, by: max(1, (bytes.count + Self.cuts - 1) / Self.cuts)) {
         #expect(throws: Never.self, "\(target.name): \(count) bytes of \(file.lastPathComponent)") {
           try target.check(Array(bytes.prefix(count)))
         }
