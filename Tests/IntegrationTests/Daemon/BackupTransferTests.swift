@@ -58,7 +58,7 @@ import Testing
       leaks.learn(from: rig.demo.requests)
       leaks.learn(from: try #require(rig.relay).record)
       leaks.know(before.access_token, Self.passphrase, "alice@demo.example")
-      leaks.say(String(decoding: try Data(contentsOf: URL(fileURLWithPath: file)), as: UTF8.self), at: "the backup")
+      leaks.record(String(decoding: try Data(contentsOf: URL(fileURLWithPath: file)), as: UTF8.self), at: "the backup")
       leaks.say(rig.log, at: "the log")
       leaks.say(said, at: "what grantctl says")
       try await rig.terminate()

@@ -17,7 +17,7 @@ func output(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".u
 
 let machine = SystemEvents(reading: read, settling: .milliseconds(200), networkInterval: .milliseconds(200))
 let listening = Task.detached { for await event in machine.events { output("\(event)") } }
-say(machine.limitation ?? "ready")
+output(machine.limitation ?? "ready")
 while let line = readLine() {
   output("status \(Glibc.system("exec </dev/null; \(line)"))")
 }
