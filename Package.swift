@@ -298,7 +298,8 @@ let package = Package(
     tests(
       "GrantdTests",
       [
-        "grantd", "Broker", "GrantdConfiguration", "Grants", "Listening", "SQLiteStore", "Sealing", "Systemd",
+        "grantd", "Broker", "BrokerAPI", "GrantdConfiguration", "Grants", "HTTPServer", "Hooks", "Listening",
+        "MetricsEndpoint", "OAuth", "SQLiteStore", "Sealing", "Systemd", "TestSupport", "UnixSocket", logging,
       ]),
     tests(
       "GrantctlTests",
