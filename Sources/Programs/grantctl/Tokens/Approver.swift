@@ -53,7 +53,7 @@ struct Approver: Sendable {
         guard let place = queue.firstIndex(where: { $0.id == release.id }) else { continue }
         queue.remove(at: place)
         if isAsking, place == 0 {
-          terminal.note("\n\(SafeText.line(release.id)) no longer waits: \(Self.words(release.outcome)).")
+          terminal.note("\n\(SafeText.line(release.id)) no longer waits: \(Self.description(of: release.outcome)).")
           unasked = queue.first?.id
           if let next = queue.first { question(next) }
         }
@@ -93,14 +93,14 @@ struct Approver: Sendable {
   /// False: it is asked again.
   private func handle(_ line: String, _ release: ReleaseView) async throws(Failure) -> Bool {
     guard !line.allSatisfy(\.isWhitespace) else { return true }
-    guard let word = Approval(typed: line) else {
+    guard let approval = Approval(typed: line) else {
       terminal.note(
         "Type y or n, with a time (at most 1h) to apply it to equal requests: “y 10m”. Enter skips it.")
       prompt(release)
       return false
     }
     do throws(Failure) {
-      if !(try await word.send(release.id, shell, on: client)) {
+      if !(try await approval.send(release.id, shell, on: client)) {
         terminal.note("\(SafeText.line(release.id)) no longer waits.")
       }
     } catch {
@@ -129,7 +129,7 @@ struct Approver: Sendable {
     terminal.ask("Allow \(SafeText.line(release.id))? [y/n, y 10m, Enter: later] ")
   }
 
-  private static func words(_ outcome: String?) -> String {
+  private static func description(of outcome: String?) -> String {
     switch outcome {
     case "approved": "it was allowed"
     case "denied": "it was refused"
