@@ -59,8 +59,8 @@ import Testing
       leaks.learn(from: try #require(rig.relay).record)
       leaks.know(before.access_token, Self.passphrase, "alice@demo.example")
       leaks.record(String(decoding: try Data(contentsOf: URL(fileURLWithPath: file)), as: UTF8.self), at: "the backup")
-      leaks.say(rig.log, at: "the log")
-      leaks.say(said, at: "what grantctl says")
+      leaks.record(rig.log, at: "the log")
+      leaks.record(said, at: "what grantctl says")
       try await rig.terminate()
 
       let second = try await Second(rig)
@@ -74,7 +74,7 @@ import Testing
       let (restored, words) = try await grantctl(
         ["restore", file, "--moved", "--passphrase-file", secret], socket, second.folder)
       #expect(restored == 0 && words.contains("Restored (2): alice, bob\n"), "\(words)")
-      leaks.say(words, at: "what grantctl says")
+      leaks.record(words, at: "what grantctl says")
       let token = try await second.call("token.get", ["account": "alice"])
       #expect(token["access_token"]?.string == before.access_token)
       _ = try await second.call(
@@ -83,7 +83,7 @@ import Testing
       #expect((fresh["generation"]?.integer ?? 0) > before.generation)
       #expect(try await works(try #require(fresh["access_token"]?.string), at: rig.demo))
       // It was committed: the end of the process loses nothing.
-      leaks.say(
+      leaks.record(
         (try? String(contentsOfFile: second.folder.path("log"), encoding: .utf8)) ?? "", at: "the second log")
       #expect(leaks.count >= 8)
       #expect(leaks.found().isEmpty, "\(leaks.found().prefix(5))")

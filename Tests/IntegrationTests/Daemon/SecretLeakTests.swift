@@ -86,9 +86,9 @@ struct SecretLeakTests {
       let port = try #require(URLComponents(string: pending.url)?.port)
       let answer = try await rig.demo.sendLogout(.init(to: "http://127.0.0.1:\(port)/backchannel-logout/demo"))
       leaks.know(answer.token)
-      leaks.say(answer.body, at: "the answer to a logout token")
+      leaks.record(answer.body, at: "the answer to a logout token")
       try await leaks.ask(client, "account.logout", ["account": "bob"])
-      while let line = try? await events.line(within: .milliseconds(100)) { leaks.say(line, at: "an event") }
+      while let line = try? await events.line(within: .milliseconds(100)) { leaks.record(line, at: "an event") }
       try await Self.check(rig, leaks, atLeast: 25)
     }
   }
