@@ -92,7 +92,8 @@ import Testing
 
   @Test("An answer's time runs from the body's latest part")
   func longBody() async throws {
-    try await Served.with { served in
+    // Each part of the body has longer than the answer.
+    try await Served.with(limits: { $0.stall = .seconds(600) }) { served in
       let asking = try await served.asking("/body", "Content-Length: 3\r\n", method: "POST")
       let first = try #require(try await asking.on { $0.times.late?.due })
       var latest = first
