@@ -60,17 +60,22 @@ def interrupt_at_page(home):
     """Ctrl-C while the browser opens ends the login at the broker, too."""
     home.start(demo=home.provider())
     page, browser = home.folder / "page", home.folder / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > "{page}"\nsleep 30\n')
+    second = home.folder / "second"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{page}"\nsleep 1\nexit 1\n')
     browser.chmod(0o755)
+    other = home.folder / "other"
+    other.write_text(f'#!/bin/sh\n: > "{second}"\nsleep 30\n')
+    other.chmod(0o755)
     program = subprocess.Popen(
         [home.products / "grantctl", "login", "demo", "work"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, env=home.environment(BROWSER=str(browser)))
+        stderr=subprocess.STDOUT, text=True, env=home.environment(BROWSER=f"{browser}:{other}"))
     wait_until(page.exists, PAGE_SECONDS, "the page opens")
     program.send_signal(signal.SIGINT)
     text, _ = program.communicate(timeout=PAGE_SECONDS)
     must(program.returncode == 130, f"it ends with {program.returncode}: {text}")
     shows(text, "the login is cancelled")
     must(home.call("login.list")["logins"] == [], "the login is still pending")
+    must(not second.exists(), "another browser is opened after the interrupt")
 
 
 @case("login-list")

@@ -18,8 +18,6 @@ struct LoginFlow: Sendable {
     var isJoined = false
     /// What to do about an error page of the provider in the browser; nil: nothing is known, or no browser is used.
     var advice: String?
-    /// Interrupts since the login exists.
-    var interrupts: AsyncStream<Void>
   }
 
   let shell: Shell
@@ -37,8 +35,6 @@ struct LoginFlow: Sendable {
 
   func run(_ params: LoginStart.Params) async throws(Failure) {
     let login = try await start(params)
-    // Before a browser opens: an interrupt ends the login from now on, and not only this process.
-    let interrupts = terminal.interrupts()
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let isJoined = login.joined ?? false
     let tell: LoginDestinations.Tell = { opened in
@@ -52,7 +48,10 @@ struct LoginFlow: Sendable {
       places.isBrowserWanted = false
       terminal.note("Another process has begun this sign-in, and its page may be open already.")
     }
-    guard var place = await places.open(login.destinations, at: params.provider, tell: tell) else {
+    let opened = try await interruptible(login, isJoined) { [places] in
+      await places.open(login.destinations, at: params.provider, tell: tell)
+    }
+    guard var place = opened else {
       if !isJoined { await cancel(login.login_id) }
       throw Failure(
         .failure, "the broker offers no way to sign in that grantctl knows",
@@ -64,8 +63,38 @@ struct LoginFlow: Sendable {
       id: login.login_id, provider: params.provider, account: params.account ?? params.provider,
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
       offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, isJoined: isJoined,
-      advice: advice, interrupts: interrupts)
+      advice: advice)
     try await follow(waiting)
+  }
+
+  private enum Outcome: Sendable {
+    case opened(LoginDestinations.Opened?)
+    case interrupted
+  }
+
+  /// Opens the page. An interrupt during this time ends the login, and not only this process.
+  private func interruptible(
+    _ login: LoginStart.Result, _ isJoined: Bool, _ open: @escaping @Sendable () async -> LoginDestinations.Opened?
+  ) async throws(Failure) -> LoginDestinations.Opened? {
+    let interrupts = terminal.interrupts()
+    let (outcomes, feed) = AsyncStream.makeStream(of: Outcome.self)
+    let tasks = [
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
+      Task { _ = feed.yield(.opened(await open())) },
+    ]
+    defer { for task in tasks { task.cancel() } }
+    for await outcome in outcomes {
+      if case .opened(let opened) = outcome { return opened }
+      break
+    }
+    if !isJoined { await cancel(login.login_id) }
+    throw Self.interrupted(isJoined: isJoined)
+  }
+
+  static func interrupted(isJoined: Bool, hints: [String] = []) -> Failure {
+    Failure(
+      .interrupted, isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
+      hints: hints)
   }
 
   /// Servers report a wrong client ID or redirect URI to the user alone (RFC 6749 §4.1.2.1).
@@ -116,7 +145,7 @@ struct LoginFlow: Sendable {
     let login = logins.first { $0.login_id == id }
     var waiting = Waiting(
       id: id, provider: login?.provider, account: login?.account,
-      expiresAt: login?.expires_at ?? shell.now + Self.unlisted, interrupts: terminal.interrupts())
+      expiresAt: login?.expires_at ?? shell.now + Self.unlisted)
     if login?.state == .pending, terminal.canAsk {
       terminal.note(
         "If you have signed in already, paste the final URL of the browser, and press Enter.")

@@ -121,10 +121,7 @@ struct LoginWatch: Sendable {
     let words = [login.provider, login.account].compactMap(\.self).map(ShellWord.quoted)
     let again = "Start again with `\((["grantctl login"] + words).joined(separator: " "))`."
     return switch event {
-    case .interrupted:
-      Failure(
-        .interrupted, login.isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
-        hints: login.advice.map { [$0] } ?? [])
+    case .interrupted: LoginFlow.interrupted(isJoined: login.isJoined, hints: login.advice.map { [$0] } ?? [])
     case .inputEnded: Failure(.loginFailed, "no pasted URL completes the login", hints: [again])
     case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick, .late:
       Failure(
@@ -143,10 +140,11 @@ struct LoginWatch: Sendable {
   // MARK: Sources
 
   private func sources(_ feed: AsyncStream<LoginEvent>.Continuation) -> [Task<Void, Never>] {
+    let interrupts = terminal.interrupts()
     let left = Duration.seconds(max(0, login.expiresAt - shell.now)) + Self.grace
     var tasks = [
       Task { await poll(flow.client, login.place?.destination, feed) },
-      Task { for await _ in login.interrupts { feed.yield(.interrupted) } },
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
       Task { if (try? await Task.sleep(for: left)) != nil { feed.yield(.expired) } },
     ]
     if let timeout = shell.settings.timeout {
