@@ -59,7 +59,7 @@ import Testing
     #expect(
       run.err == """
         # /h/.gitconfig
-        Nothing was written: --write merges this into the file, --diff prints the changed lines.
+        Nothing was written: --write adds this to the tool's configuration, --diff prints the changed lines.
 
         """)
     for option in ["--write", "--diff", "--undo"] {

@@ -16,7 +16,8 @@ extension Doctor {
       DoctorReport.Item(
         "lock", .failed, "the broker is locked: it returns no token, and refreshes none",
         hint: "`grantctl unlock` unlocks it. Then `grantctl doctor` checks the rest."),
-      await configuration(instance, file: nil, changed: false), lockedKey(folder), disk(store),
+      await configuration(instance ?? Instance(rawValue: status.instance), file: nil, changed: false),
+      lockedKey(folder), disk(store),
     ]
     if let copies = damagedCopies(store) { items.append(copies) }
     items.append(await clock(status, next: "each provider's clock is \(Self.later)"))
@@ -33,7 +34,8 @@ extension Doctor {
     case .absent:
       return DoctorReport.Item(
         "key", .failed, "there is no \(path), which the passphrase opens",
-        hint: "Put your copy of grantd.key into \(folder), and remove \(folder)/grantd.locked.")
+        hint: "Put your copy of the key where grantd reads it (\(folder)/grantd.key without `key_file`), and remove "
+          + "\(folder)/grantd.locked.")
     case .found(let file) where file.isOpenToOthers:
       return DoctorReport.Item(
         "key", .warning, "\(path) has mode \(file.modeText): others may try passphrases on it",

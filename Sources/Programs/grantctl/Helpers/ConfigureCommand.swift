@@ -54,7 +54,8 @@ struct ConfigureCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     guard try await configure(in: shell), !write, !undo, !diff else { return }
-    shell.terminal.note("Nothing was written: --write merges this into the file, --diff prints the changed lines.")
+    shell.terminal.note(
+      "Nothing was written: --write adds this to the tool's configuration, --diff prints the changed lines.")
   }
 
   /// Returns whether there is a file that --write changes.

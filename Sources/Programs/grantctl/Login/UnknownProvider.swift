@@ -23,12 +23,15 @@ struct UnknownProvider {
     let listed = try? await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider)
     guard let providers = listed else { return failure }
     var failure = failure
-    if let known = try? await shell.ask(AccountGet.self, .init(account: name)).value() {
+    do throws(Failure) {
+      let known = try await shell.ask(AccountGet.self, .init(account: name)).value()
       failure.message = "\(name) is an account at provider \(known.provider), not a provider"
       failure.hints = ["Sign in to it again with `\(login(known.provider, name))`."]
       return failure
+    } catch {
+      let others = error.rpc?.reason == .unknownAccount ? " and no account" : ""
+      failure.message = "no provider\(others) is called \(name)"
     }
-    failure.message = "no provider and no account is called \(name)"
     let meant = await meant(providers).map { ["Did you mean `\($0)`?"] } ?? []
     failure.hints = meant + [existing(providers), "`\(shell.command("setup"))` adds a provider."]
     return failure

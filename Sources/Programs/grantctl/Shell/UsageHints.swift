@@ -75,6 +75,8 @@ enum UsageHints {
 
   /// Nil: each command exists.
   private static func unknown(_ arguments: [String]) -> Unknown? {
+    // A command of ArgumentParser.
+    if arguments.first == "help" { return nil }
     var (path, commands) = (["grantctl"], children(of: Grantctl.configuration))
     for word in arguments {
       guard !commands.isEmpty, !word.hasPrefix("-") else { return nil }
