@@ -16,28 +16,26 @@ class Path:
     text: str
     # For a caller whose rule has `requests`: the same for `request.send` and `/forward`.
     ruled: bool
-    # For a caller whose rule has none: `/forward` refuses an unclear path even then, since its clients resolve paths of
-    # servers and users. An empty step is a name like any other there.
-    forwarded: bool
-    # The same for `request.send`: the caller writes the URL itself, and may use the token for any path.
-    sent: bool
+    # For a caller whose rule has none: an unclear path is refused even then, since programs put the names of servers and of
+    # users into paths. An empty step is a name like any other there.
+    free: bool
 
 
 def plain(*paths):
-    return [Path(text, True, True, True) for text in paths]
+    return [Path(text, True, True) for text in paths]
 
 
 def unclear(*paths):
-    return [Path(text, False, False, True) for text in paths]
+    return [Path(text, False, False) for text in paths]
 
 
 def empty_step(*paths):
-    return [Path(text, False, True, True) for text in paths]
+    return [Path(text, False, True) for text in paths]
 
 
 def no_url(*paths):
     """A path that no URL can have (RFC 3986 §3.3)."""
-    return [Path(text, False, False, False) for text in paths]
+    return [Path(text, False, False) for text in paths]
 
 
 PATHS = [

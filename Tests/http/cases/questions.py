@@ -120,13 +120,13 @@ def paths(scene):
         entries = {
             "request.send with a rule": (made.send(RULED, rows), "ruled"),
             "request.send with a rule, as a URL": (made.send(RULED, rows, scene.upstream.url), "ruled"),
-            "request.send": (made.send(FREE, rows), "sent"),
+            "request.send": (made.send(FREE, rows), "free"),
             "/forward with a rule": (made.forward(RULED, rows), "ruled"),
             "/forward with a rule, by the socket": (made.forward(RULED, rows, str(made.broker.unix)), "ruled"),
-            "/forward": (made.forward(FREE, rows), "forwarded"),
+            "/forward": (made.forward(FREE, rows), "free"),
             "request.send with a rule, second server": (made.send(RULED, rows, scene.second.url), "ruled"),
             "/forward with a rule, second server": (made.forward(RULED, second), "ruled"),
-            "/forward, second server": (made.forward(FREE, second), "forwarded"),
+            "/forward, second server": (made.forward(FREE, second), "free"),
         }
     for entry, ((arrived, results), column) in entries.items():
         for number, (path, (status, text)) in enumerate(zip(PATHS, results, strict=True)):
@@ -169,7 +169,7 @@ def order(scene):
     deviations = Deviations()
     refused = [(path.text, []) for path in PATHS if not path.ruled]
     named = [("/allowed/x", [(header.name, "x")]) for header in HEADERS if not header.sent]
-    upwards = [(path.text, []) for path in PATHS if not path.forwarded]
+    upwards = [(path.text, []) for path in PATHS if not path.free]
     sections = scene.plain("held") + '[account.held]\nprovider = "held"\ngrant = "client_credentials"\n'
     event, asked = scene.provider.hold("held"), scene.provider.asked["held"]
     try:

@@ -18,6 +18,7 @@ struct LoginFlow: Sendable {
     var isJoined = false
     /// What to do about an error page of the provider in the browser; nil: nothing is known, or no browser is used.
     var advice: String?
+    let interrupts: LoginInterrupts
   }
 
   let shell: Shell
@@ -35,6 +36,7 @@ struct LoginFlow: Sendable {
 
   func run(_ params: LoginStart.Params) async throws(Failure) {
     let login = try await start(params)
+    let interrupts = LoginInterrupts(terminal.interrupts())
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let isJoined = login.joined ?? false
     let tell: LoginDestinations.Tell = { opened in
@@ -48,7 +50,7 @@ struct LoginFlow: Sendable {
       places.isBrowserWanted = false
       terminal.note("Another process has begun this sign-in, and its page may be open already.")
     }
-    let opened = try await interruptible(login, isJoined) { [places] in
+    let opened = try await interruptible(login, isJoined, interrupts) { [places] in
       await places.open(login.destinations, at: params.provider, tell: tell)
     }
     guard var place = opened else {
@@ -63,7 +65,7 @@ struct LoginFlow: Sendable {
       id: login.login_id, provider: params.provider, account: params.account ?? params.provider,
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
       offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) }, isJoined: isJoined,
-      advice: advice)
+      advice: advice, interrupts: interrupts)
     try await follow(waiting)
   }
 
@@ -74,15 +76,16 @@ struct LoginFlow: Sendable {
 
   /// Opens the page. An interrupt during this time ends the login, and not only this process.
   private func interruptible(
-    _ login: LoginStart.Result, _ isJoined: Bool, _ open: @escaping @Sendable () async -> LoginDestinations.Opened?
+    _ login: LoginStart.Result, _ isJoined: Bool, _ interrupts: LoginInterrupts,
+    _ open: @escaping @Sendable () async -> LoginDestinations.Opened?
   ) async throws(Failure) -> LoginDestinations.Opened? {
-    let interrupts = terminal.interrupts()
     let (outcomes, feed) = AsyncStream.makeStream(of: Outcome.self)
-    let tasks = [
-      Task { for await _ in interrupts { feed.yield(.interrupted) } },
-      Task { _ = feed.yield(.opened(await open())) },
-    ]
-    defer { for task in tasks { task.cancel() } }
+    let opening = Task { _ = feed.yield(.opened(await open())) }
+    interrupts.handle { feed.yield(.interrupted) }
+    defer {
+      interrupts.handle(by: nil)
+      opening.cancel()
+    }
     for await outcome in outcomes {
       if case .opened(let opened) = outcome { return opened }
       break
@@ -145,7 +148,7 @@ struct LoginFlow: Sendable {
     let login = logins.first { $0.login_id == id }
     var waiting = Waiting(
       id: id, provider: login?.provider, account: login?.account,
-      expiresAt: login?.expires_at ?? shell.now + Self.unlisted)
+      expiresAt: login?.expires_at ?? shell.now + Self.unlisted, interrupts: LoginInterrupts(terminal.interrupts()))
     if login?.state == .pending, terminal.canAsk {
       terminal.note(
         "If you have signed in already, paste the final URL of the browser, and press Enter.")

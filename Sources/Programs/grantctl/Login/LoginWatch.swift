@@ -140,11 +140,10 @@ struct LoginWatch: Sendable {
   // MARK: Sources
 
   private func sources(_ feed: AsyncStream<LoginEvent>.Continuation) -> [Task<Void, Never>] {
-    let interrupts = terminal.interrupts()
+    login.interrupts.handle { feed.yield(.interrupted) }
     let left = Duration.seconds(max(0, login.expiresAt - shell.now)) + Self.grace
     var tasks = [
       Task { await poll(flow.client, login.place?.destination, feed) },
-      Task { for await _ in interrupts { feed.yield(.interrupted) } },
       Task { if (try? await Task.sleep(for: left)) != nil { feed.yield(.expired) } },
     ]
     if let timeout = shell.settings.timeout {
