@@ -122,7 +122,7 @@ import UnixSocket
             ok    version: grantd and grantctl \(GrantdVersion.current), pid 812, running for 3 h
             FAIL  lock: the broker is locked: it returns no token, and refreshes none
                   → `grantctl unlock` unlocks it. Then `grantctl doctor` checks the rest.
-            skip  configuration: whose it would be is not known here
+            skip  configuration: grantd is not in PATH, so it cannot be checked
             ok    key: /s/grantd.key.locked, mode 0600, under the passphrase
             ok    disk: 5 GB free at /s
             skip  clock: timedatectl does not say if it is synchronized; each provider's
