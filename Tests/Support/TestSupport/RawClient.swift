@@ -22,10 +22,8 @@ public final class RawClient: Sendable {
         connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
-    guard code == 0 else {
-      close(descriptor)
-      throw Ended()
-    }
+    // The end of this object closes the descriptor.
+    guard code == 0 else { throw Ended() }
   }
 
   deinit { close(descriptor) }
