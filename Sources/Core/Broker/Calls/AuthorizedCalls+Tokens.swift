@@ -24,13 +24,18 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> TokenExchange.Result {
     var question = question
     // The time of the approval is not the provider's.
-    if call.params.timeout == nil { question.deadline = uptime + Timeouts.standard }
-    let deadline = question.deadline
+    if call.params.timeout == nil { question.deadline = actor?.deadline ?? uptime + Timeouts.standard }
+    let (asker, deadline) = (question.asker, question.deadline)
     let place = try await permit(for: question)
     let (target, step): (ProviderEndpoints, Step<TokenResponse>)
     do throws(RPCError) {
+      // The place may have been waited for: the actor's token of now.
+      var acting: Secret?
+      if let actor {
+        acting = try await engine.ownToken(of: actor.call.account, for: asker, until: deadline).0.accessToken
+      }
       let (token, saved, current) = try await token(for: question)
-      let request = try exchangeRequest(call.params, subject: token.accessToken, actor: actor?.token)
+      let request = try exchangeRequest(call.params, subject: token.accessToken, actor: acting)
       try checkAgain(call)
       if let actor { try checkAgain(actor.call) }
       (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
@@ -55,10 +60,12 @@ extension AuthorizedCalls {
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
   }
 
-  /// The account that acts in an exchange, and its token.
+  /// The account that acts in an exchange. It has a token.
   struct Actor {
     let call: Call<TokenExchange>
-    let token: Secret
+    let provider: ProviderName
+    /// The end of the whole exchange, which begins after the approvals. A time since boot.
+    let deadline: Duration
   }
 
   private func checkAgain(_ call: Call<TokenExchange>) throws(RPCError) {
@@ -191,18 +198,17 @@ extension TokenExchange: ReleaseHandler {
     let isLimited = call.params.timeout != nil
     let left = isLimited ? max(0, Double((question.deadline - uptime()).milliseconds) / 1000) : nil
     let params = Params(account: actor, timeout: left)
-    let provider = AccountName(rawValue: actor).flatMap { broker.accounts[$0] }?.saved.provider
     let use = Use<Self, AuthorizedCalls.Actor>(
       isPaced: false, detail: "as the actor for \(call.account)",
-      provider: provider?.rawValue,
+      provider: { $0.provider.rawValue },
       params: { () throws(RPCError) in params },
       work: { acting throws(RPCError) in
         let acting = try await approved(acting, by: broker)
         let deadline = isLimited ? question.deadline : uptime() + Timeouts.standard
-        let token = try await broker.tokens.calls.engine.ownToken(
+        let saved = try await broker.tokens.calls.engine.ownToken(
           of: acting.account, for: question.asker, until: deadline
-        ).0
-        return AuthorizedCalls.Actor(call: acting, token: token.accessToken)
+        ).1
+        return AuthorizedCalls.Actor(call: acting, provider: saved.provider, deadline: deadline)
       },
       recorded: { _ in Result(access_token: "", issued_token_type: "", token_type: "") })
     return try await broker.door.pass(use, by: call.session).get()

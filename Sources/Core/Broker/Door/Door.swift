@@ -89,8 +89,8 @@ struct Door: Sendable {
       authorizer.rates.refused(AuditCaller(caller))
     }
     audit.ended(
-      M.self, as: use.name, account: passage.account, at: use.provider, caller, passage.access, rule: passage.rule,
-      result.map(use.recorded), detail: passage.detail)
+      M.self, as: use.name, account: passage.account, at: (try? result.get()).flatMap(use.provider), caller,
+      passage.access, rule: passage.rule, result.map(use.recorded), detail: passage.detail)
     requests.answered(use.name, result)
   }
 }
@@ -105,7 +105,7 @@ struct Use<M: RPCHandler, Value: Sendable>: Sendable {
   var account: String?
   var detail: String?
   /// The account's provider, if the method's result does not name it.
-  var provider: String?
+  var provider: @Sendable (Value) -> String? = { _ in nil }
   let params: @Sendable () throws(RPCError) -> M.Params
   /// The request to the provider's API; nil: none.
   var request: nonisolated(nonsending) @Sendable (M.Params) async -> APIRequest? = { _ in nil }
