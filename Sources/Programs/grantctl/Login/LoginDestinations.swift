@@ -35,6 +35,7 @@ struct LoginDestinations: Sendable {
     let purpose = "sign in at \(Cell(provider).text)"
     var absent: [String] = []
     for (index, destination) in destinations.enumerated() {
+      guard !Task.isCancelled else { return nil }
       if destination.kind != "native" { noteAbsent(&absent) }
       let later = destinations[(index + 1)...]
       switch (destination.kind, destination.url) {
@@ -93,6 +94,7 @@ struct LoginDestinations: Sendable {
       if await shell.openBrowser(url, to: purpose, of: otherUser) {
         return await waiting(for: .init(kind: "browser"), destination)
       }
+      guard !Task.isCancelled else { return nil }
       if later.contains(where: { $0.kind == "manual" && $0.url != nil || DevicePage($0) != nil }) { return nil }
     }
     // The browser's own address is good on this machine alone. Where an address can be pasted, it may be on another.

@@ -90,6 +90,8 @@ struct LoginFlow: Sendable {
       if case .opened(let opened) = outcome { return opened }
       break
     }
+    // First: no other browser opens.
+    opening.cancel()
     if !isJoined { await cancel(login.login_id) }
     throw Self.interrupted(isJoined: isJoined)
   }

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// The interrupts of one login. Each is for the part of the login that runs then; one between two parts is for the next.
+/// The interrupts of one login. The first one ends it: the part that runs then, or the next one.
 final class LoginInterrupts: Sendable {
   private struct State {
-    var isPending = false
+    var hasCome = false
     var action: (@Sendable () -> Void)?
   }
 
@@ -18,18 +18,16 @@ final class LoginInterrupts: Sendable {
 
   /// Nil: no part runs.
   func handle(by action: (@Sendable () -> Void)?) {
-    let isDue = state.withLock { state in
+    let hasCome = state.withLock { state in
       state.action = action
-      guard action != nil, state.isPending else { return false }
-      state.isPending = false
-      return true
+      return state.hasCome
     }
-    if isDue { action?() }
+    if hasCome { action?() }
   }
 
   private func came() {
     let action = state.withLock { state in
-      if state.action == nil { state.isPending = true }
+      state.hasCome = true
       return state.action
     }
     action?()

@@ -167,7 +167,10 @@ extension Shell {
     var commands = Browser.commands(for: url, on: terminal)
     if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
     for command in commands {
-      guard await terminal.programs.launch(command) else {
+      let isOpen = await terminal.programs.launch(command)
+      // The user has ended it.
+      guard !Task.isCancelled else { return false }
+      guard isOpen else {
         let opener = user.map { "the session of \(terminal.users($0))" } ?? command[0]
         terminal.note(SafeText.line("\(opener) did not open the browser."))
         continue

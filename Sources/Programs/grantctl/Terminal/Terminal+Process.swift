@@ -40,7 +40,7 @@ extension Terminal {
     guard ChildProgram(command, environment: Environment.list(Environment.own)).start(&pid) == 0 else { return false }
     let end = ContinuousClock.now + settling
     while clinux_has_ended(pid) == 0 {
-      guard ContinuousClock.now < end else {
+      guard ContinuousClock.now < end, !Task.isCancelled else {
         // Whenever it ends: nobody else takes its status.
         _ = OwnThread.start("opened") { [pid] in _ = ChildProgram.reap(pid) }
         return true
