@@ -5,7 +5,7 @@ public enum PlainPath {
 
   /// The refusal of another path, and the next step.
   public static let refusal = "the path has a step “.” or “..”, or characters that servers read differently"
-  public static let hint = "Write it without such steps, and in escapes of UTF-8 (RFC 3986 §2.1)."
+  public static let hint = "Write it without such steps and characters."
 
   /// False if the path has steps upwards, control characters or other separators, in any encoding: it may lead to another
   /// resource than the one that was allowed.

@@ -78,10 +78,10 @@ public final class ConnectionForwardCache {
   ///
   /// - Parameter forward: the request.
   public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
+    // Nothing is kept of a request with a cap or an approval: the broker decides the next one, too.
+    guard sent.call.permission.scopes == nil, sent.call.permission.confirmation == nil else { return }
     remove(forward.account)
-    // A caller with a cap or an approval has to ask the broker each time: the rules are not evaluated twice for it.
-    guard forward.host == nil, !sent.isSigned, sent.call.permission.scopes == nil,
-      sent.call.permission.confirmation == nil, let slot = sent.basis.slot,
+    guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
       !slot.entry.reporters.contains(Reporter(principal)), sent.target.hasSuffix(forward.target),
       sent.headers == forward.headers + sent.basis.added
     else { return }

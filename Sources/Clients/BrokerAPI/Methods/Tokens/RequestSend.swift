@@ -48,7 +48,7 @@ public enum RequestSend: TokenRelease {
     "account": "The account's name.",
     "method": "The HTTP method, such as `GET`.",
     "url":
-      "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed, and no path that servers read differently: with a step “.” or “..”, control characters or escapes that are not UTF-8.",
+      "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed, and no path that servers read differently: with a step “.” or “..” in any encoding, or with control characters.",
     "headers":
       "Headers to send, by name; `Authorization`, `Cookie`, `Host`, `Accept-Encoding`, `Range` and those of the connection are refused.",
     "body": "The body, as text.",
