@@ -43,6 +43,7 @@ struct Serving: Sendable {
     }
     let began = Live.uptime()
     summaries.cancel()
+    await summaries.value
     if lock?.isWanted == true {
       notifier.status("locking: waiting for refreshes under way")
     } else {

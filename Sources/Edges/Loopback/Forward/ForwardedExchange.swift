@@ -177,7 +177,8 @@ final class ForwardedExchange: UpstreamReceiver {
   private func send(hasBody: Bool, isRepeatable: Bool) {
     guard let sent else { return }
     drop()
-    body.rewind()
+    // The decision to send has asked for that.
+    guard body.rewind() else { return perform(request.bodyCame(.failed)) }
     if hasBody { listen() }
     server = endpoint.send(
       UpstreamRequest(

@@ -58,7 +58,7 @@ final class RetainedBody {
   var canRewind: Bool { index == 0 || isReplayable }
 
   /// Makes ``next()`` begin with the first part again; false if it cannot (``canRewind``).
-  @discardableResult func rewind() -> Bool {
+  func rewind() -> Bool {
     guard canRewind else { return false }
     index = 0
     return true
