@@ -20,7 +20,7 @@ from streaming import Streaming
 # Seconds, calls, lifetime of a token, restarts of the broker.
 SHORT, LONG = (40, 120, 8, 2), (600, 500, 20, 2)
 EVENTS = 40
-# Of a debug build that other stages slow down; a release build has 5.
+# Of a debug build next to other stages. `Tests/http/run forward.first_event` has the limit of a release build.
 LATER_MILLISECONDS = 40
 PROCESSES = 20
 # Seconds of many processes, and the lifetime of their tokens.

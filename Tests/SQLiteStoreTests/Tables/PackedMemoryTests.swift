@@ -13,14 +13,18 @@ import Testing
     var bytes: [UInt8] { slot.withBytes(Array.init) }
   }
 
-  /// Bytes that no other number has at the same place.
+  /// Each byte is that before it and one more; numbers begin with different ones.
   private func text(_ number: Int, _ count: Int) -> [UInt8] {
     let start = number & 0xFF
-    return Array(Self.pattern[start..<min(start + count, Self.pattern.count)])
-      + Array(repeating: UInt8(start), count: max(0, count + start - Self.pattern.count))
+    return Array(Self.pattern[start..<start + count])
   }
 
-  private static let pattern = (0..<8192).map { UInt8(truncatingIfNeeded: $0) }
+  /// Doubled, since a loop over a megabyte takes long in a debug build.
+  private static let pattern = {
+    var bytes = (0...255).map { UInt8($0) }
+    while bytes.count <= 2 << 20 { bytes += bytes }
+    return bytes
+  }()
 
   @Test(
     "each slot keeps its own bytes, of any size", arguments: [0, 1, 63, 64, 65, 1300, 4096, 1 << 20, (1 << 20) + 1])

@@ -46,6 +46,9 @@ func steers(_ scalar: Unicode.Scalar) -> Bool {
   if scalar.value >= 0x20, scalar.value < 0x7F { return false }
   return switch scalar.properties.generalCategory {
   case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
+  // Fillers, and the empty Braille pattern.
+  case .otherLetter: scalar.properties.isDefaultIgnorableCodePoint
+  case .otherSymbol: scalar.value == 0x2800
   default: false
   }
 }
