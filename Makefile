@@ -70,6 +70,7 @@ release: deps ## optimised build of grantd and grantctl
 	GRANTD_TARGETS='grantd grantctl grantctl-front' scripts/swiftpm build -c release $(RELEASE_FLAGS)
 
 demo: deps ## the main job in under a minute; with PROVIDER=vms, 7pass, dropbox, uber or zephr that system (ARGS=--by-hand)
+	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER) --check)
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
 	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER) $(ARGS),scripts/demo/main-job)
 
