@@ -360,6 +360,55 @@ def replaced_client(stage, person):
 
 
 @case
+def missing_secret(stage, person):
+    """A confidential client without its secret: it is refused after the sign-in, and the same command asks again."""
+    shown = by_hand(stage, person, 80, secret="")
+    sign_in(shown)
+    if shown.end() == 0:
+        raise Wrong("a client without its secret was accepted")
+    shows(shown, "Client ID hand was not kept", "it asks for the client ID and its secret")
+    finish(by_hand(stage, person, 80))
+
+
+@case
+def secret_given_later(stage, person):
+    person.run("setup", stage.closed.issuer, "--client-id", "hand", "--skip-probe", "--timeout", "1")
+    secret = person.home / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    options = ["--client-id", "hand", "--client-secret-file", secret]
+    shown = person.setup(stage.closed.issuer, *options)
+    finish(shown)
+    section = person.run("provider", "show", account(person)["provider"], "--toml").stdout
+    shows(section, "client_secret_file = ")
+    # With an account it stays, which is said.
+    answer = person.run("setup", stage.closed.issuer, *options)
+    same(answer.returncode, 0, f"the exit status: {answer.stdout} {answer.stderr}")
+    shows(answer.stdout, "! Client: hand, as before. --client-secret-file has no effect")
+    person.token(account(person)["account"])
+
+
+@case
+def wrong_client_of_before(stage, person):
+    person.run("setup", stage.closed.issuer, "--client-id", "nobody", "--skip-probe", "--timeout", "1")
+    shown = person.setup(stage.closed.issuer)
+    shown.answer("Sign in anyway", "n")
+    same(shown.end(), 78, "the exit status")
+    shows(shown, "Client ID nobody was not kept")
+    finish(by_hand(stage, person, 80))
+
+
+@case
+def interrupted_sign_in(stage, person):
+    shown = person.setup(stage.demo.issuer)
+    shown.until(SIGN_IN)
+    os.write(shown.master, b"\x03")
+    same(shown.end(), 130, "the exit status")
+    shows(shown, "interrupted: the login is cancelled The same command continues from here.")
+    finish(person.setup(stage.demo.issuer))
+
+
+@case
 def broker_does_not_start(stage, person):
     """The failure is of this start: an older one in the log, or an error that a running broker reports, is not."""
     log = person.home / ".local" / "state" / "grantd" / "grantd.log"

@@ -26,6 +26,10 @@ struct LoginFlow: Sendable {
   var places: LoginDestinations
   /// Answers for a provider that requires more than a sign-in.
   var given = LoginAnswers()
+  /// The next step after a login that did not complete; nil: the same `grantctl login`.
+  var continuation: String?
+  /// Whether an error page in the browser may be about the client.
+  var advises = true
   /// Whether the result of a completed login is printed; a command that does more reports it itself.
   var reportsResult = true
   static let ending = Duration.seconds(5)
@@ -50,7 +54,8 @@ struct LoginFlow: Sendable {
       places.isBrowserWanted = false
       terminal.note("Another process has begun this sign-in, and its page may be open already.")
     }
-    let opened = try await interruptible(login, isJoined, interrupts) { [places] in
+    let again = continuation(params.provider, params.account)
+    let opened = try await interruptible(login, isJoined, again, interrupts) { [places] in
       await places.open(login.destinations, at: params.provider, tell: tell)
     }
     guard var place = opened else {
@@ -76,7 +81,7 @@ struct LoginFlow: Sendable {
 
   /// Opens the page. An interrupt during this time ends the login, and not only this process.
   private func interruptible(
-    _ login: LoginStart.Result, _ isJoined: Bool, _ interrupts: LoginInterrupts,
+    _ login: LoginStart.Result, _ isJoined: Bool, _ again: String, _ interrupts: LoginInterrupts,
     _ open: @escaping @Sendable () async -> LoginDestinations.Opened?
   ) async throws(Failure) -> LoginDestinations.Opened? {
     let (outcomes, feed) = AsyncStream.makeStream(of: Outcome.self)
@@ -93,18 +98,24 @@ struct LoginFlow: Sendable {
     // First: no other browser opens.
     opening.cancel()
     if !isJoined { await cancel(login.login_id) }
-    throw Self.interrupted(isJoined: isJoined)
+    throw Self.interrupted(isJoined: isJoined, hints: [again])
   }
 
-  static func interrupted(isJoined: Bool, hints: [String] = []) -> Failure {
+  static func interrupted(isJoined: Bool, hints: [String]) -> Failure {
     Failure(
       .interrupted, isJoined ? "interrupted: the login stays pending" : "interrupted: the login is cancelled",
       hints: hints)
   }
 
+  /// The next step after a login that did not complete.
+  func continuation(_ provider: String?, _ account: String?) -> String {
+    let words = [provider, account].compactMap(\.self).map { " " + ShellWord.quoted($0) }.joined()
+    return continuation ?? "Start again with `\(shell.command("login\(words)"))`."
+  }
+
   /// Servers report a wrong client ID or redirect URI to the user alone (RFC 6749 §4.1.2.1).
   private func advice(_ login: LoginStart.Result, _ place: LoginDestinations.Opened) -> String? {
-    guard place.destination?.kind != "device",
+    guard advises, place.destination?.kind != "device",
       let uri = login.destinations.lazy.compactMap(\.redirect_uri).first, let client = login.client_id
     else { return nil }
     return "Error page in the browser? Register \(uri) for client ID \(client), or check client_id."

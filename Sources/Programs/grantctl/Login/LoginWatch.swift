@@ -118,14 +118,14 @@ struct LoginWatch: Sendable {
         hints: ["Wait for it with: \(shell.command("login continue \(ShellWord.quoted(login.id))"))"])
     }
     if !login.isJoined { await flow.cancel(login.id) }
-    let words = [login.provider, login.account].compactMap(\.self).map(ShellWord.quoted)
-    let again = "Start again with `\((["grantctl login"] + words).joined(separator: " "))`."
+    let again = flow.continuation(login.provider, login.account)
+    let advice = login.advice.map { [$0] } ?? []
     return switch event {
-    case .interrupted: LoginFlow.interrupted(isJoined: login.isJoined, hints: login.advice.map { [$0] } ?? [])
+    case .interrupted: LoginFlow.interrupted(isJoined: login.isJoined, hints: [again] + advice)
     case .inputEnded: Failure(.loginFailed, "no pasted URL completes the login", hints: [again])
     case .timedOut, .expired, .answered, .waits, .warned, .typed, .tick, .late:
       Failure(
-        .loginFailed, "the login was not completed in time", hints: (login.advice.map { [$0] } ?? []) + [again])
+        .loginFailed, "the login was not completed in time", hints: advice + [again])
     }
   }
 

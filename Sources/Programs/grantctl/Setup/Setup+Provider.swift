@@ -66,11 +66,22 @@ extension Setup {
       ])
   }
 
-  /// A client that was entered wrongly is replaced by the given one, as long as no account uses it.
+  /// A client that was entered wrongly, or without its secret, is replaced by the given one, as long as no account uses it.
   private mutating func isReplaced(_ provider: ProviderView) async throws(Failure) -> Bool {
-    guard let id = given.clientId, id != provider.client_id else { return false }
+    guard let id = given.clientId?.trimmed else { return false }
+    let isSame = id == provider.client_id
+    guard !isSame || given.clientSecretFile != nil else { return false }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider.provider)).value()
     guard shown.section != nil, provider.accounts == 0, provider.issuer != nil else {
+      guard !isSame else {
+        let show = shell.command("provider show \(ShellWord.quoted(provider.provider)) --toml")
+        let next =
+          shown.section == nil
+          ? "the secret of its section in the configuration is used"
+          : "its accounts use its secret; for another, write its section: `\(show)`"
+        mention("Client", "\(id), as before. --client-secret-file has no effect: \(next)")
+        return false
+      }
       throw Failure(
         .failure, "provider \(provider.provider) has another client ID: \(provider.client_id)",
         hints: [
@@ -96,7 +107,9 @@ extension Setup {
     if let refusal {
       failed("Client", refusal.message)
       throw Failure(
-        .configuration, "provider \(old.provider) keeps client ID \(old.client_id): \(new.id) is refused",
+        .configuration,
+        "provider \(old.provider) keeps client ID \(old.client_id)"
+          + (new.id == old.client_id ? "" : ": \(new.id) is refused"),
         hints: (refusal.hint.map { [$0] } ?? []) + ["--skip-probe replaces it without this check."])
     }
     try await unregister(old.provider)

@@ -52,20 +52,38 @@ extension Setup {
       failed(name, result.message)
       if let hint = result.hint { terminal.note(SafeText.line(hint)) }
       if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return }
-      try await withdraw(provider, result)
+      if result.cause == "client_id" || result.cause == nil {
+        try await withdraw(provider, isSure: result.cause == "client_id")
+      }
       throw Failure(
         .configuration, "no sign-in began: \(provider) refuses the authorization request",
         hints: ["Correct it, then run the same command again; --skip-probe leaves this check out."])
     }
   }
 
-  /// A client ID that the provider does not know is not kept: the next run asks for it again.
-  private func withdraw(_ provider: String, _ result: LoginProbe.Result) async throws(Failure) {
-    guard addedProvider == provider, result.cause == "client_id" || result.cause == nil else { return }
+  /// A client that the provider refuses is not kept, also one of an earlier run: the next run asks for it again.
+  /// - Parameter isSure: the provider says that it is the client. Without, only a client of this run is removed.
+  /// - Returns: whether it was removed.
+  @discardableResult
+  private func withdraw(_ provider: String, isSure: Bool) async throws(Failure) -> Bool {
+    guard isSure || addedProvider == provider else { return false }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
-    guard shown.section != nil, shown.provider.accounts == 0 else { return }
+    guard shown.section != nil, shown.provider.accounts == 0 else { return false }
     try await unregister(provider)
     terminal.note(SafeText.line("Client ID \(shown.provider.client_id) was not kept."))
+    return true
+  }
+
+  /// A sign-in that failed. Servers check the client's secret when they answer the code (RFC 6749 §5.2).
+  private func failed(signIn failure: Failure, at provider: String) async throws(Failure) -> Failure {
+    guard let code = failure.rpc?.oauth?.error, ["invalid_client", "unauthorized_client"].contains(code),
+      try await withdraw(provider, isSure: true)
+    else { return failure }
+    var failure = failure
+    // The broker's hint is about the section of a client that is kept.
+    failure.hints.removeAll { $0 == failure.rpc?.hint }
+    failure.hints.append("Run the same command again: it asks for the client ID and its secret.")
+    return failure
   }
 
   // MARK: The sign-in
@@ -92,10 +110,17 @@ extension Setup {
     places.otherUser = browser == terminal.uid ? nil : browser
     var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)
     flow.reportsResult = false
-    try await flow.run(
-      .init(
-        provider: provider, account: name, scopes: LoginCommand.scopes(given.scope),
-        destinations: given.manual ? ["manual"] : given.device ? ["device"] : nil, browser_uid: browser))
+    flow.continuation = "The same command continues from here."
+    // A client with an account has proved itself.
+    flow.advises = own.isEmpty
+    do throws(Failure) {
+      try await flow.run(
+        .init(
+          provider: provider, account: name, scopes: LoginCommand.scopes(given.scope),
+          destinations: given.manual ? ["manual"] : given.device ? ["device"] : nil, browser_uid: browser))
+    } catch {
+      throw try await failed(signIn: error, at: provider)
+    }
     let account = try await shell.ask(AccountGet.self, .init(account: name)).value()
     done("Signed in", account.identity.map { "as \($0.bestName)" } ?? name)
     try await refresh(name)
