@@ -307,11 +307,17 @@ import Testing
       ["git", "work", "h\";x=\""],
       ["pip", "work", "h"], ["aws", "work"], ["aws", "work", "--role", "a\nb"], ["msmtp", "work", "h", "--as", "a\"b"],
       ["vim", "work"], ["git", "work", "h`x`"],
+      ["git", "work", "http://git.example.com"], ["pip", "work", "http://pypi.example.com/simple/"],
     ])
   func cannotStand(arguments: [String]) async throws {
     let files = Files()
     #expect(try await files.run(arguments + ["--write"]).status == .usage)
     #expect(files.all.isEmpty)
+  }
+
+  @Test("http stays http on this machine") func loopback() async throws {
+    let run = try await Files().run(["git", "work", "http://127.0.0.1:3000/team"])
+    #expect(run.status == .success && run.out.contains("[credential \"http://127.0.0.1:3000/team\"]"))
   }
 
   @Test("tools without a file print what to do") func notes() async throws {

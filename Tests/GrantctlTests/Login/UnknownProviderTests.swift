@@ -54,6 +54,27 @@ import Testing
     }
   }
 
+  @Test(
+    "a command about an account names the one that was meant",
+    arguments: [(["show", "wrok"], true), (["show", "other"], false), (["show", "wrok", "--json"], false)])
+  func meantAccount(words: [String], isNamed: Bool) async throws {
+    try await ScriptedBroker.with(Self.replies([])) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(words, recorder) == .unknownName)
+      #expect(recorder.err.contains("Did you mean work?") == isNamed, "\(recorder.err)")
+    }
+  }
+
+  @Test("configure notes an account that does not exist", arguments: [("wrok", "did you mean work?"), ("work", nil)])
+  func configured(account: String, note: String?) async throws {
+    try await ScriptedBroker.with(Self.replies([])) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["configure", "git", account, "git.example.com"], recorder) == .success)
+      let warning = note.map { "warning: there is no account \(account): \($0)\n" } ?? ""
+      #expect(recorder.err.contains("warning: ") == (note != nil) && recorder.err.contains(warning), "\(recorder.err)")
+    }
+  }
+
   @Test("without providers the next step is setup")
   func none() async throws {
     try await ScriptedBroker.with(Self.replies([])) { broker, _ async throws in

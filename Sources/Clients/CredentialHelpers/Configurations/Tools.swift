@@ -12,7 +12,7 @@ extension Tool {
     // git keeps the path from its helpers otherwise, and one token would be for the whole host.
     let usesPath = target.path.isEmpty ? [] : ["\tuseHttpPath = true"]
     let lines =
-      ["[credential \"https://\(server)\"]"] + usesPath + [
+      ["[credential \"\(target.place?.scheme == "http" ? "http" : "https")://\(server)\"]"] + usesPath + [
         "\thelper =",
         "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
       ]

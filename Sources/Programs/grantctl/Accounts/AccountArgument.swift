@@ -7,6 +7,22 @@ struct AccountArgument: ParsableArguments {
   var account: String
 }
 
+/// A command about one account: a mistyped name gets the name that was meant.
+protocol AccountCommand: BrokerCommand {
+  var named: AccountArgument { get }
+}
+
+extension AccountCommand {
+  func explained(_ failure: Failure, in shell: Shell) async -> Failure {
+    guard failure.rpc?.reason == .unknownAccount, !shell.isJSON,
+      let meant = await UsageHints.nearAccount(named.account, in: shell)
+    else { return failure }
+    var failure = failure
+    failure.hints.insert(SafeText.line("Did you mean \(meant)?"), at: 0)
+    return failure
+  }
+}
+
 /// How a secret that was issued is printed: bare, or as the header field that bears it.
 struct HeaderOption: ParsableArguments {
   @Flag(help: "Print the HTTP header field instead, such as “Authorization: Bearer …”.")

@@ -51,7 +51,7 @@ struct ListCommand: BrokerCommand {
   }
 }
 
-struct ShowCommand: BrokerCommand {
+struct ShowCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "show", abstract: "Show an account's details.",
     usage: "grantctl show <account> [options]",
@@ -132,7 +132,7 @@ struct ShowCommand: BrokerCommand {
   }
 }
 
-struct LogoutCommand: BrokerCommand {
+struct LogoutCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "logout", abstract: "Revoke an account's tokens and remove it.",
     usage: "grantctl logout <account> [options]",

@@ -1,7 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 
-struct SessionsCommand: BrokerCommand {
+struct SessionsCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "sessions", abstract: "List or end the account's sessions at the provider.",
     usage: "grantctl sessions <account> [options]",

@@ -2,7 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import CredentialHelpers
 
-struct ConfigureCommand: BrokerCommand {
+struct ConfigureCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "configure", abstract: "Set up git, docker, kubectl, mail, MCP clients and others.",
     usage: "grantctl configure <tool> <account> [<server>] [options]",
@@ -72,6 +72,7 @@ struct ConfigureCommand: BrokerCommand {
         hints: ["With --id-token: \(Tool.all.filter(\.takesIDTokens).map(\.name).joined(separator: ", "))"])
     }
     let made = chosen.make(try await target(of: chosen, shell))
+    if !undo { await noteUnknown(shell) }
     var files = ToolFiles(shell: shell)
     if made.edits.isEmpty, write || undo || diff {
       throw Failure(.failure, "\(tool) has no file for this", hints: made.notes)
@@ -80,6 +81,18 @@ struct ConfigureCommand: BrokerCommand {
     try await files.apply(made.edits, purpose, isDifference: diff)
     if !undo, !diff { for note in made.notes { shell.terminal.note(SafeText.line(note)) } }
     return !made.edits.isEmpty
+  }
+
+  /// An account may be configured before its sign-in, and without a broker; a mistyped name is worth a note.
+  private func noteUnknown(_ shell: Shell) async {
+    do throws(Failure) {
+      _ = try await shell.ask(AccountGet.self, .init(account: named.account), on: shell.connect())
+    } catch {
+      guard error.rpc?.reason == .unknownAccount else { return }
+      let meant = await UsageHints.nearAccount(named.account, in: shell).map { "did you mean \($0)?" }
+      let next = meant ?? "until you sign in to it, \(tool) gets no token."
+      shell.terminal.note(SafeText.line("warning: there is no account \(named.account): \(next)"))
+    }
   }
 
   private func target(of chosen: Tool, _ shell: Shell) async throws(Failure) -> ToolTarget {
@@ -91,6 +104,14 @@ struct ConfigureCommand: BrokerCommand {
       throw Failure(.usage, "\(SafeText.line(text)) has characters that a configuration cannot contain")
     }
     let place = server.flatMap { ServerLocation($0) }
+    if let place, place.scheme == "http", !place.host.isLoopback {
+      throw Failure(
+        .usage, "a token would be readable on its way to \(SafeText.line(server ?? ""))",
+        hints: [
+          "Use https. Without it the helper gives no token, unless the server's entry in helpers.toml has "
+            + "allow_insecure_http = true."
+        ])
+    }
     switch chosen.need {
     case .nothing, .forward: break
     case .role:

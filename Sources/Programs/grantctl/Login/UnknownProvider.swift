@@ -4,8 +4,6 @@ import ProviderTemplates
 
 /// A login at a name that no provider has: the nearest names that exist.
 struct UnknownProvider {
-  /// Further accounts are not compared with the name.
-  private static let mostAccounts = 1000
   private static let mostNames = 12
   /// `login list` and others are commands.
   private static let commands = [
@@ -47,7 +45,7 @@ struct UnknownProvider {
   private func meant(_ providers: [String]) async -> String? {
     if let provider = UsageHints.near(name, providers) { return login(provider, account) }
     if let command = UsageHints.near(name, Self.commands) { return login(command, account) }
-    let accounts = (try? await shell.accounts(.init(limit: Self.mostAccounts)).value().accounts) ?? []
+    let accounts = (try? await shell.accounts(.init(limit: UsageHints.mostCompared)).value().accounts) ?? []
     if let near = UsageHints.near(name, accounts.map(\.account)),
       let known = accounts.first(where: { $0.account == near })
     {

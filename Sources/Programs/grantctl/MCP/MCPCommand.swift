@@ -6,7 +6,7 @@ import Glibc
 import Platform
 import Synchronization
 
-struct MCPCommand: BrokerCommand {
+struct MCPCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "mcp", abstract: "Connect an MCP client by stdio to an account's server.",
     usage: "grantctl mcp <account> [<path>] [options]",

@@ -97,9 +97,13 @@ struct GlobalOptions: ParsableArguments {
 protocol BrokerCommand: AsyncParsableCommand {
   var options: GlobalOptions { get }
   func run(in shell: Shell) async throws(Failure)
+  /// The failure with further next steps.
+  func explained(_ failure: Failure, in shell: Shell) async -> Failure
 }
 
 extension BrokerCommand {
+  func explained(_ failure: Failure, in shell: Shell) async -> Failure { failure }
+
   func run() async throws {
     let status = await perform(in: .ofProcess())
     if status != .success { throw ExitCode(status.rawValue) }
@@ -112,7 +116,7 @@ extension BrokerCommand {
       try await run(in: shell)
       return .success
     } catch {
-      if !error.isReported { shell.report(error) }
+      if !error.isReported { shell.report(await explained(error, in: shell)) }
       return error.status
     }
   }

@@ -5,6 +5,8 @@ import BrokerAPI
 enum UsageHints {
   /// Names of one hint.
   private static let mostNames = 12
+  /// Further accounts are not compared with a mistyped name.
+  static let mostCompared = 1000
   /// The broker gets this long to list names.
   private static let patience = 2.0
   /// More wrong letters than this are another word.
@@ -91,6 +93,14 @@ enum UsageHints {
 
   private static func children(of configuration: CommandConfiguration) -> [CommandConfiguration] {
     (configuration.subcommands + configuration.groupedSubcommands.flatMap(\.subcommands)).map { $0.configuration }
+  }
+
+  /// The account that was meant; nil: none is near, or the broker does not answer.
+  static func nearAccount(_ name: String, in shell: Shell) async -> String? {
+    var shell = shell
+    shell.settings.timeout = patience
+    let names = try? await shell.accounts(.init(limit: mostCompared)).value().accounts.map(\.account)
+    return names.flatMap { near(name, $0) }.flatMap { $0 == name ? nil : $0 }
   }
 
   /// The name with the fewest typos, or the only one that begins so.

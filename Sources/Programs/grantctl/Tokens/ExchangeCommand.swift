@@ -1,7 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 
-struct ExchangeCommand: BrokerCommand {
+struct ExchangeCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "exchange", abstract: "Exchange the token for another one (RFC 8693).",
     usage: "grantctl exchange <account> [options]",
@@ -54,7 +54,7 @@ struct ExchangeCommand: BrokerCommand {
   }
 }
 
-struct ProofCommand: BrokerCommand {
+struct ProofCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "proof", abstract: "Create a DPoP proof (RFC 9449).",
     usage: "grantctl proof <account> <method> <url> [options]",

@@ -1,7 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 
-struct ExecCommand: BrokerCommand {
+struct ExecCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "exec", abstract: "Run a program with a token.",
     usage: "grantctl exec <account> [options] -- <program> [<argument> ...]",

@@ -2,7 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import CredentialHelpers
 
-struct RequestCommand: BrokerCommand {
+struct RequestCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "request", abstract: "Send an HTTP request without exposing the token.",
     usage: "grantctl request <account> <method> <url> [options]",

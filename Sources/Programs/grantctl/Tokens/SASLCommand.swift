@@ -2,7 +2,7 @@ import ArgumentParser
 import BrokerAPI
 import CredentialHelpers
 
-struct SASLCommand: BrokerCommand {
+struct SASLCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "sasl", abstract: "Print a SASL response for a mail server.",
     usage: "grantctl sasl <account> <mechanism> [options]",

@@ -3,7 +3,7 @@ import AsyncClient
 import BrokerAPI
 import PlainText
 
-struct TokenCommand: BrokerCommand {
+struct TokenCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "token", abstract: "Print a valid access token.",
     usage: "grantctl token <account> [options]",
@@ -84,7 +84,7 @@ struct TokenCommand: BrokerCommand {
   }
 }
 
-struct RefreshCommand: BrokerCommand {
+struct RefreshCommand: AccountCommand {
   static let configuration = CommandConfiguration(
     commandName: "refresh", abstract: "Refresh an account's token now.",
     usage: "grantctl refresh <account> [options]",
