@@ -71,7 +71,7 @@ public enum MCPContent: Sendable, Hashable {
   ///   - body: all of it.
   public init(method: String, headers: [(name: String, value: String)], body: [UInt8]) {
     do throws(Unclear) {
-      self = try Self.read(method, headers.map { ($0.name.lowercased().replacing("_", with: "-"), $0.value) }, body)
+      self = try Self.read(method, headers.map { (CallerHeaders.folded($0.name), $0.value) }, body)
     } catch {
       self = .unclear(error.reason)
     }
