@@ -256,7 +256,8 @@ import UnixSocket
       broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["reload"], recorder) == .success)
-      #expect(recorder.out == "Reloaded: 1 provider\n" && recorder.err == "warning: restart for x\n")
+      #expect(recorder.out == "Reloaded. The configuration has 1 provider.\n")
+      #expect(recorder.err == "warning: restart for x\n")
     }
   }
 
@@ -271,7 +272,8 @@ import UnixSocket
     try await ScriptedBroker.with(["broker.reload": answer(reply)]) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["reload"], recorder) == .failure)
-      #expect(recorder.out == "Reloaded: 1 provider\n" && recorder.err == "grantctl: uid 7 has it\n  Stop it.\n")
+      #expect(recorder.out == "Reloaded. The configuration has 1 provider.\n")
+      #expect(recorder.err == "grantctl: uid 7 has it\n  Stop it.\n")
     }
   }
 

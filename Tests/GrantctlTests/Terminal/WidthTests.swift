@@ -192,6 +192,45 @@ import Testing
     #expect(lines.contains("Client ID: ") && lines.contains("Client secret (hidden; none: Enter): "))
   }
 
+  static let long = "a-rather-long-account-name"
+
+  private static let changes: [String: ScriptedBroker.Reply] = [
+    "account.get": answer(JSON(encoding: TableTests.account(long, .ok))),
+    "account.refresh": answer(["refreshed": true, "generation": 8]), "account.list": answer(["accounts": []]),
+    "broker.status": answer(
+      DoctorTests.status {
+        $0.state = "locked"
+        $0.store = .init(path: "/s", state: "locked", message: nil)
+      }),
+    "broker.reload": answer(["providers": 12, "warnings": []]),
+  ]
+
+  @Test(
+    "the result of a command is wrapped on a terminal, and its next command stays whole",
+    arguments: [
+      (["refresh", long], "Refreshed: \(long), expires in 59 min (2026-01-01 00:59:59)", nil),
+      (["reload"], "Reloaded. The configuration has 12 providers.", nil),
+      (
+        ["list", "--provider", long], "No accounts at \(long). Sign in with:", "  grantctl login \(long) ACCOUNT"
+      ), (["lock"], "Already locked. Unlock: grantctl unlock", nil),
+    ] as [([String], String, String?)])
+  func results(arguments: [String], sentence: String, command: String?) async throws {
+    let lines = try await Self.lines(arguments, answers: [], Self.changes, columns: 40)
+    let sentences = lines.filter { $0 != command }
+    #expect(sentences.joined(separator: " ") == sentence && lines.count - sentences.count == (command == nil ? 0 : 1))
+    for line in sentences { #expect(SafeText.width(line) <= 40, "\(line)") }
+  }
+
+  @Test("text to copy is never broken")
+  func whole() {
+    let recorder = Recorder()
+    var terminal = recorder.terminal()
+    terminal.width = 40
+    let header = "Authorization: Bearer \(String(repeating: "a", count: 60))"
+    terminal.printWhole(header)
+    #expect(recorder.out == header + "\n")
+  }
+
   @Test("a question is wrapped on a terminal, with a space before the answer")
   func question() {
     let recorder = Recorder()

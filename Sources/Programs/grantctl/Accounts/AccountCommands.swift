@@ -27,15 +27,15 @@ struct ListCommand: BrokerCommand {
     let accounts = found.accounts
     if accounts.isEmpty, let provider {
       return shell.terminal.print(
-        "No accounts at \(Cell(provider).text). Sign in with: "
-          + shell.command("login \(ShellWord.quoted(provider)) ACCOUNT"))
+        "No accounts at \(Cell(provider).text). Sign in with:",
+        command: shell.command("login \(ShellWord.quoted(provider)) ACCOUNT"))
     }
     if accounts.isEmpty {
       let status = try? await shell.ask(BrokerStatus.self, NoParams()).value()
       return shell.printNoAccounts(providers: status?.providers ?? 0)
     }
     shell.print(Self.table(accounts, now: shell.now))
-    if let next = found.next { shell.terminal.print("There are more: " + shell.command("list --after \(next)")) }
+    if let next = found.next { shell.terminal.print("There are more:", command: shell.command("list --after \(next)")) }
   }
 
   static func table(_ accounts: [AccountView], now: Int64) -> TextTable {

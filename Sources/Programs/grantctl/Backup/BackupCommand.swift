@@ -142,6 +142,6 @@ struct BackupCommand: BrokerCommand {
     shell.terminal.print(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
     let what = secret.keyFile == nil ? "passphrase" : "key file"
     shell.terminal.print("Keep the \(what): the backup cannot be opened without it.")
-    shell.terminal.print(SafeText.line("Take it back with: \(shell.command("restore \(ShellWord.quoted(file))"))"))
+    shell.terminal.print("Take it back with:", command: shell.command("restore \(ShellWord.quoted(file))"))
   }
 }

@@ -31,7 +31,7 @@ struct KeyRotateCommand: BrokerCommand {
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
     let accounts = "\(result.accounts) account\(result.accounts == 1 ? "" : "s")"
-    shell.terminal.printWrapped(SafeText.line("The state is sealed under a new key: \(accounts)"))
-    shell.terminal.printWrapped(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
+    shell.terminal.print(SafeText.line("The state is sealed under a new key: \(accounts)"))
+    shell.terminal.print(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
   }
 }

@@ -60,7 +60,7 @@ struct RestoreCommand: BrokerCommand {
     describe(about, shell)
     guard moved || shell.isJSON || takesAny(of: about) else {
       let all = about.accounts == 0 ? "It has no account" : "All of them are here already"
-      return shell.terminal.printWrapped("\(all): nothing is restored. --replace also restores existing accounts.")
+      return shell.terminal.print("\(all): nothing is restored. --replace also restores existing accounts.")
     }
     warn(about, shell)
     if !moved {
@@ -187,11 +187,11 @@ struct RestoreCommand: BrokerCommand {
       shell.terminal.print(Self.names(title, names, width: shell.terminal.width ?? 80))
     }
     for left in result.left_out {
-      shell.terminal.printWrapped(SafeText.line("Left out: \(left.account): \(left.why)"))
+      shell.terminal.print(SafeText.line("Left out: \(left.account): \(left.why)"))
     }
     if result.restored.isEmpty, result.replaced.isEmpty { shell.terminal.print("No account was restored.") }
     if !result.kept.isEmpty {
-      shell.terminal.printWrapped("Those that were kept are not the backup's: --replace takes them too.")
+      shell.terminal.print("Those that were kept are not the backup's: --replace takes them too.")
     }
   }
 

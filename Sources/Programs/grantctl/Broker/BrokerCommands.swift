@@ -34,7 +34,9 @@ struct ReloadCommand: BrokerCommand {
     let errors = (result.listeners ?? []).compactMap(\.message)
     let warnings = result.warnings.filter { warning in !errors.contains { warning.hasPrefix($0) } }
     for warning in warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
-    shell.terminal.print("Reloaded: \(result.providers) provider\(result.providers == 1 ? "" : "s")")
+    // Those that `setup` registered are not in the configuration.
+    let providers = "\(result.providers) provider\(result.providers == 1 ? "" : "s")"
+    shell.terminal.print("Reloaded. The configuration has \(providers).")
   }
 }
 
@@ -92,7 +94,7 @@ struct OpenRPCCommand: BrokerCommand {
 
   @OptionGroup var options: GlobalOptions
 
-  func run(in shell: Shell) async throws(Failure) { shell.terminal.print(OpenRPC.document().pretty(width: 100)) }
+  func run(in shell: Shell) async throws(Failure) { shell.terminal.printWhole(OpenRPC.document().pretty(width: 100)) }
 }
 
 struct VersionCommand: BrokerCommand {

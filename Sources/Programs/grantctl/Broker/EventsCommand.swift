@@ -27,7 +27,7 @@ struct EventsCommand: BrokerCommand {
     _ = try await shell.ask(EventsSubscribe.self, .init(events: event.isEmpty ? nil : event), on: client)
     if shell.terminal.isErrTTY, !shell.isJSON { shell.terminal.note("Waiting for events; Ctrl-C ends.") }
     for await notification in client.notifications where notification.method == Event.method {
-      shell.terminal.print(shell.isJSON ? Shell.line(notification.params) : Self.line(notification.params, shell))
+      shell.terminal.printWhole(shell.isJSON ? Shell.line(notification.params) : Self.line(notification.params, shell))
     }
     throw Failure(SocketClientError.disconnected)
   }

@@ -70,13 +70,13 @@ struct ExplainCommand: BrokerCommand {
       shell.print(answer.json)
     } else {
       let result = try answer.value()
-      shell.terminal.printWrapped(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
+      shell.terminal.print(SafeText.line("\(Self.verdict(result)): \(shell.terminal.users.named(result.why))"))
       if let confirm = result.confirm {
-        shell.terminal.printWrapped(
+        shell.terminal.print(
           "the user has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
       }
       if let scopes = result.scopes {
-        shell.terminal.printWrapped(SafeText.line("scopes: \(scopes.joined(separator: " "))"))
+        shell.terminal.print(SafeText.line("scopes: \(scopes.joined(separator: " "))"))
       }
       await noteUnknownAccount(shell)
     }

@@ -52,10 +52,10 @@ struct LockCommand: BrokerCommand {
       return shell.print(
         JSON(encoding: BrokerLock.Result(state: isUser ? "locked" : result.state, warnings: result.warnings)))
     }
-    let unlock = shell.command("unlock")
-    shell.terminal.print(isUser ? "Locked. Unlock: \(unlock)" : "All releases are held. Release them: \(unlock)")
+    shell.terminal.print(
+      isUser ? "Locked. Unlock:" : "All releases are held. Release them:", command: shell.command("unlock"))
     guard isUser, params.passphrase == nil else { return }
-    shell.terminal.printWrapped("The passphrase is that of the previous lock.")
+    shell.terminal.print("The passphrase is that of the previous lock.")
     shell.terminal.print("To change it, unlock first, then:", command: shell.command("lock --new-passphrase"))
   }
 

@@ -19,6 +19,6 @@ struct MetricsCommand: BrokerCommand {
     let answer = try await shell.ask(BrokerMetrics.self, NoParams())
     if shell.isJSON { return shell.print(answer.json) }
     // Line by line, as what comes over the socket is shown elsewhere: a name must not steer the terminal.
-    for line in SafeText.lines(try answer.value().text) { shell.terminal.print(line) }
+    for line in SafeText.lines(try answer.value().text) { shell.terminal.printWhole(line) }
   }
 }

@@ -18,8 +18,8 @@ struct ProvidersCommand: BrokerCommand {
     if shell.isJSON { return shell.print(answer.json) }
     let providers = try answer.value().providers
     if providers.isEmpty {
-      shell.terminal.printWrapped("No providers. Add one, step by step: \(shell.command("setup"))")
-      shell.terminal.printWrapped("Or add a [provider.NAME] section, then: \(shell.command("reload"))")
+      shell.terminal.print("No providers. Add one, step by step:", command: shell.command("setup"))
+      shell.terminal.print("Or add a [provider.NAME] section, then:", command: shell.command("reload"))
     } else {
       shell.print(Self.table(providers))
     }

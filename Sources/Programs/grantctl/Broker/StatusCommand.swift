@@ -48,7 +48,7 @@ struct StatusCommand: BrokerCommand {
     let status = try answer.value()
     if status.state == "locked" {
       shell.terminal.print(Self.head(status, now: shell.now))
-      return shell.terminal.print("  Unlock it: \(shell.command("unlock"))")
+      return shell.terminal.printWhole("  Unlock it: \(shell.command("unlock"))")
     }
     let accounts = try await shell.accounts(.init(), on: client).value().accounts
     var fields = Self.fields(status, shell)
@@ -80,7 +80,7 @@ struct StatusCommand: BrokerCommand {
     }
     guard isFolded else { return }
     let list = "list" + (provider.map { " --provider \(ShellWord.quoted($0))" } ?? "")
-    shell.terminal.print("\(good.count) ok (\(shell.command(list)))")
+    shell.terminal.printWhole("\(good.count) ok (\(shell.command(list)))")
   }
 
   static func sorted(_ accounts: [AccountView]) -> [AccountView] {

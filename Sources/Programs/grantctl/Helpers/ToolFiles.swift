@@ -200,7 +200,7 @@ struct ToolFiles {
     let (path, isListed) = try kubeconfig(of: entry)
     let command = ["kubectl", "config"] + words + (isListed ? ["--kubeconfig=\(path)"] : [])
     let line = SafeText.line(command.map(ShellWord.quoted).joined(separator: " "))
-    guard purpose != .show, extent != .difference else { return terminal.print(line) }
+    guard purpose != .show, extent != .difference else { return terminal.printWhole(line) }
     guard extent == .whole else {
       if terminal.programs.find(command[0]) == nil { throw Failure(.failure, "\(command[0]) is not here") }
       return
@@ -214,7 +214,7 @@ struct ToolFiles {
     guard let program = terminal.programs.find(command[0]) else {
       throw Failure(.failure, "\(command[0]) is not here")
     }
-    terminal.print(line)
+    terminal.printWhole(line)
     let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
     // What is not there is taken out.
     guard purpose == .write, ended?.status != 0 else { return }

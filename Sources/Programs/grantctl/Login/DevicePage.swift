@@ -48,7 +48,7 @@ struct DevicePage: Equatable, Sendable {
       break
     }
     for line in lines {
-      if line.isValue, !shell.keepsOutput { terminal.print(line.text) } else { terminal.note(line.text) }
+      if line.isValue, !shell.keepsOutput { terminal.printWhole(line.text) } else { terminal.note(line.text) }
     }
   }
 

@@ -191,7 +191,7 @@ struct LoginFlow: Sendable {
     if let code = result.authorization_code {
       let code = try TokenCommand.printable(code)
       terminal.note("Signed in\(way(result, login)). Nothing is stored: this is the authorization code.")
-      return terminal.print(code)
+      return terminal.printWhole(code)
     }
     for warning in (result.warnings ?? []).flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     guard reportsResult else { return }

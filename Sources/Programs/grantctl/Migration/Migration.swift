@@ -37,7 +37,7 @@ struct Migration {
     terminal.print(SafeText.line(try answer.value().importedText))
     let notes = source.stop(found)
     if !notes.isEmpty { terminal.print("From now on only the broker may refresh this account.") }
-    for note in notes { terminal.print(SafeText.line("  \(note)")) }
+    for note in notes { terminal.printWhole(SafeText.line("  \(note)")) }
     terminal.print("Get a token with:", command: shell.command("token \(ShellWord.quoted(name))"))
   }
 
@@ -151,7 +151,7 @@ struct Migration {
       return shell.print(["provider": .string(provider), "account": .string(name), "login": .string(login)])
     }
     terminal.print(SafeText.line("Provider \(provider) has the client of \(source.name)."))
-    terminal.print(SafeText.line("\(source.name) does not show its refresh token. Sign in once: \(login)"))
-    for note in source.stop(found) { terminal.print(SafeText.line("  \(note)")) }
+    terminal.print("\(source.name) does not show its refresh token. Sign in once:", command: login)
+    for note in source.stop(found) { terminal.printWhole(SafeText.line("  \(note)")) }
   }
 }

@@ -34,7 +34,7 @@ extension Setup {
       return printWrapped("It runs in the background: `kill \(status.pid)` stops it, `grantd --user` starts it.")
     }
     printWrapped("systemd runs it, now and after each login. To stop it and to disable that:")
-    terminal.print("  systemctl --user disable --now \(Self.units)")
+    terminal.printWhole("  systemctl --user disable --now \(Self.units)")
   }
 
   private func status() async throws(Failure) -> BrokerStatus.Result {
@@ -67,7 +67,7 @@ extension Setup {
     let path = stateFolder + "/grantd.log"
     let length = bytes(path).count
     printWrapped("No broker runs, and no systemd user manager. Starting: grantd --user")
-    terminal.print(SafeText.line("  Its log: \(path)"))
+    terminal.printWhole(SafeText.line("  Its log: \(path)"))
     switch terminal.programs.startService(["grantd", "--user"], path) {
     case .running(let hasEnded): return Log(path: path, length: length, hasEnded: hasEnded)
     case .failed(let reason):

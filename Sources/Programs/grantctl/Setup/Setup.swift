@@ -50,7 +50,7 @@ struct Setup {
     try await configure(account)
     guard outer.isJSON else {
       terminal.print("Get a token:")
-      return terminal.print(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
+      return terminal.printWhole(SafeText.line("  \(shell.command("token \(ShellWord.quoted(account))"))"))
     }
     outer.print([
       "provider": .string(provider), "account": .string(account), "steps": transcript,

@@ -127,7 +127,7 @@ struct MethodResult<Method: RPCMethod>: Sendable {
 extension Shell {
   /// One JSON object: over several lines for people, on one for programs.
   func print(_ json: JSON) {
-    terminal.print(SafeText.json(terminal.isOutTTY ? json.pretty() : Self.line(json)))
+    terminal.printWhole(SafeText.json(terminal.isOutTTY ? json.pretty() : Self.line(json)))
   }
 
   /// On one line in any case.
@@ -188,7 +188,7 @@ extension Shell {
   func show(_ url: String, to purpose: String, whose user: String? = nil) {
     terminal.note("To \(purpose), open this URL in a browser\(user.map { " \($0)" } ?? ""):")
     let line = SafeText.line(url)
-    if keepsOutput { terminal.note(line) } else { terminal.print(line) }
+    if keepsOutput { terminal.note(line) } else { terminal.printWhole(line) }
   }
 
   /// The lines that say who was signed in.

@@ -71,21 +71,23 @@ struct Terminal: Sendable {
   var canRedraw: Bool { isErrTTY && environment["TERM"] != "dumb" }
 
   func print(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
-  func print(_ line: String) { write(.out, line + "\n") }
 
   /// Writes a sentence to standard output. On a terminal it is wrapped; for programs it stays one line.
-  func printWrapped(_ sentence: String) {
-    guard let width, SafeText.width(sentence) > width else { return print(sentence) }
+  func print(_ sentence: String) {
+    guard let width, SafeText.width(sentence) > width else { return printWhole(sentence) }
     print(SafeText.wrapped(sentence, columns: width))
   }
+
+  /// Writes text to copy, or of a program, to standard output: no line of it is broken.
+  func printWhole(_ text: String) { write(.out, text + "\n") }
 
   /// Writes a sentence and the command that it introduces to standard output. The command has its own line if a terminal is
   /// too narrow for both.
   func print(_ sentence: String, command: String) {
     let line = SafeText.line("\(sentence) \(command)")
-    guard let width, SafeText.width(line) > width else { return print(line) }
-    printWrapped(SafeText.line(sentence))
-    print("  " + SafeText.line(command))
+    guard let width, SafeText.width(line) > width else { return printWhole(line) }
+    print(SafeText.line(sentence))
+    printWhole("  " + SafeText.line(command))
   }
 
   /// Writes a question to standard error, whose answer is typed behind it. On a terminal it is wrapped.

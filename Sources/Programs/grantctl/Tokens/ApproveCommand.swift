@@ -85,14 +85,14 @@ struct ApproveCommand: BrokerCommand {
   private static func show(standing approvals: [ApprovalView], _ shell: Shell) {
     for approval in approvals {
       let asked = asks(approval.method, approval.kind)
-      shell.terminal.printWrapped(
+      shell.terminal.print(
         SafeText.line(
           "\(approval.allowed ? "Allowed" : "Refused") for \(TimeText.duration(approval.until - shell.now)) more: "
             + "\(asked) of \(approval.account) to \(program(approval.caller, shell))"
             + (approval.caller.user_unit == nil ? " of \(shell.terminal.users(approval.caller.uid))" : "")))
     }
     guard !approvals.isEmpty else { return }
-    shell.terminal.printWrapped(
+    shell.terminal.print(
       "\(shell.command("reload")), or a restart of grantd, ends \(approvals.count == 1 ? "that" : "those").")
   }
 

@@ -114,7 +114,7 @@ struct Approver: Sendable {
   // MARK: What is printed
 
   private func announce(_ release: ReleaseView) {
-    if shell.isJSON { return terminal.print(Shell.line(JSON(encoding: release))) }
+    if shell.isJSON { return terminal.printWhole(Shell.line(JSON(encoding: release))) }
     shell.print(ApproveCommand.table([release], shell))
   }
 

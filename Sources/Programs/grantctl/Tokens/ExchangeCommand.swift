@@ -50,7 +50,7 @@ struct ExchangeCommand: AccountCommand {
     if form.asHeader, result.token_type == "N_A" {
       throw Failure(.failure, "the issued token is not an access token: \(result.issued_token_type)")
     }
-    shell.terminal.print(form.asHeader ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+    shell.terminal.printWhole(form.asHeader ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
   }
 }
 
@@ -92,6 +92,6 @@ struct ProofCommand: AccountCommand {
       DPoPProof.self, .init(account: named.account, method: method, url: url, nonce: nonce, access_token: token))
     if shell.isJSON { return shell.print(answer.json) }
     let proof = try TokenCommand.printable(try answer.value().proof)
-    shell.terminal.print(form.asHeader ? "DPoP: \(proof)" : proof)
+    shell.terminal.printWhole(form.asHeader ? "DPoP: \(proof)" : proof)
   }
 }

@@ -101,7 +101,7 @@ struct RequestCommand: AccountCommand {
     if include {
       terminal.print("HTTP \(result.status)")
       for (name, value) in result.headers.sorted(by: { $0.key < $1.key }) {
-        terminal.print(SafeText.line("\(name): \(value)"))
+        terminal.printWhole(SafeText.line("\(name): \(value)"))
       }
       terminal.print("")
     }

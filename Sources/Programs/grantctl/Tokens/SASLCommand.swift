@@ -69,7 +69,7 @@ struct SASLCommand: AccountCommand {
         "mechanism": .string(mechanism.rawValue), "user": .string(user), "response": .string(encoded),
       ])
     }
-    shell.terminal.print(encoded)
+    shell.terminal.printWhole(encoded)
   }
 
   private func person(_ identity: AccountView.Identity?) throws(Failure) -> String {

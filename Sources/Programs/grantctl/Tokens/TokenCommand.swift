@@ -55,7 +55,7 @@ struct TokenCommand: AccountCommand {
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(TokenGet.self, params)
     if shell.isJSON { return shell.print(answer.json) }
-    shell.terminal.print(try text(try answer.value()))
+    shell.terminal.printWhole(try text(try answer.value()))
   }
 
   func text(_ result: TokenGet.Result) throws(Failure) -> String {
