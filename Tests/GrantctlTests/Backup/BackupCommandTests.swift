@@ -89,7 +89,8 @@ import Testing
     try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
       let (recorder, files) = (Recorder(), Files())
       async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
-      #expect(await eventually { recorder.err == "Passphrase for the backup, 8 bytes or more (it is not shown): " })
+      let prompt = "Passphrase for the backup, 8 or more ASCII characters (it is not shown): "
+      #expect(await eventually { recorder.err == prompt })
       recorder.type("correct horse battery")
       #expect(await eventually { recorder.err.hasSuffix("The same again: ") })
       recorder.type("correct horse battery")
@@ -154,6 +155,20 @@ import Testing
     }
   }
 
+  @Test("for a folder the hint is a file in it, also with --force", arguments: ["out", "out/", "/"])
+  func folder(path: String) async throws {
+    for force in [[], ["--force"]] {
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await perform(["backup", path] + force, recorder, environment: [:]) {
+        Self.atTerminal(&$0, files, present: [path])
+        $0.files.obstacle = { _ in TerminalFiles.folderObstacle }
+      }
+      #expect(status == .usage)
+      let file = path == "/" ? "/grantd.backup" : "out/grantd.backup"
+      #expect(recorder.err == "grantctl: \(path) is a folder\n  Name a file in it: `grantctl backup \(file)`\n")
+    }
+  }
+
   @Test("a locked broker is reported before the passphrase prompt")
   func locked() async throws {
     let refusal = RPCError(.locked, "the broker is locked")
@@ -165,17 +180,20 @@ import Testing
     }
   }
 
-  @Test("the obstacle of a file is found without writing it")
+  @Test("the obstacle of a file is found, and no file is left")
   func obstacles() throws {
     let folder = NSTemporaryDirectory() + "gc-obstacle-\(UUID().uuidString)"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: folder) }
     #expect(FileManager.default.createFile(atPath: folder + "/file", contents: Data()))
     let table: [(String, String?)] = [
-      ("/new", nil), ("/file", nil), ("", "it is a folder"), ("/", "it is a folder"),
-      ("/none/b", "No such file or directory"), ("/file/b", "\(folder)/file is not a folder"),
+      ("/new", nil), ("/file", nil), ("", TerminalFiles.folderObstacle), ("/", TerminalFiles.folderObstacle),
+      ("/none/b", "No such file or directory"), ("/none/", "No such file or directory"),
+      ("/file/b", "\(folder)/file is not a folder"),
     ]
     for (path, reason) in table { #expect(ProcessFiles.obstacle(folder + path) == reason) }
+    // To root it looks as if it could be written.
+    #expect(ProcessFiles.obstacle("/proc/none") != nil && ProcessFiles.obstacle("") == "the path is empty")
     #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["file"])
   }
 

@@ -235,13 +235,13 @@ import Testing
   func question() {
     let recorder = Recorder()
     var terminal = recorder.terminal()
-    let question = "Passphrase for the backup, 8 bytes or more (it is not shown): "
+    let question = "Passphrase for the backup, 8 or more ASCII characters (it is not shown): "
     terminal.ask(question)
     #expect(recorder.err == question)
     terminal.isErrTTY = true
     terminal.screen = .init(columns: 40, rows: 24)
     terminal.ask(question)
-    #expect(recorder.err == question + "Passphrase for the backup, 8 bytes or\nmore (it is not shown): ")
+    #expect(recorder.err == question + "Passphrase for the backup, 8 or more\nASCII characters (it is not shown): ")
   }
 
   @Test("a command has its own line if its sentence leaves no room")

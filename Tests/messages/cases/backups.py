@@ -22,7 +22,9 @@ def checks_first(home):
     home.start(demo=home.provider())
     home.sign_in("demo", "work")
     for path, reason, status in ((f"{home.folder}/none/copy", "No such file or directory", 1),
-                                 (f"{home.log}/copy", "is not a folder", 1), (str(home.log), "already exists", 64)):
+                                 (f"{home.log}/copy", "is not a folder", 1), (str(home.log), "already exists", 64),
+                                 (str(home.folder), "Name a file in it: `grantctl backup", 64),
+                                 ("/proc/copy", "the backup cannot be written to /proc/copy", 1)):
         shows(ends_without_prompt(home, "backup", path, status=status), reason)
     text = ends_without_prompt(home, "backup", f"{home.folder}/none/copy", status=1)
     shows(text, "Give a file in a folder that exists")

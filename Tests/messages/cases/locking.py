@@ -190,7 +190,7 @@ def lock_asks(home):
 def refused_passphrases(home):
     """Each refusal of a passphrase has the next step."""
     home.start(demo=home.provider())
-    for typed, problem in (("short\n", "shorter than 8 bytes"), (PASSPHRASE + "\n" + "another one\n", "not the same")):
+    for typed, problem in (("short\n", "shorter than 8 characters"), (PASSPHRASE + "\n" + "another one\n", "not the same")):
         terminal = home.terminal("lock", echo=True)
         for line in typed.splitlines():
             terminal.until(r"is not\s+shown" if line == typed.splitlines()[0] else r"same\s+again")

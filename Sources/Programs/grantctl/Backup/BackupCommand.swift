@@ -65,8 +65,10 @@ struct BackupCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     // No user should type a passphrase for a file that cannot be written, or for a broker that makes no backup.
+    let obstacle = shell.terminal.files.obstacle(file)
+    if obstacle == TerminalFiles.folderObstacle { throw Self.folder(file) }
     guard force || !shell.terminal.files.exists(file) else { throw Self.exists(file) }
-    if let reason = shell.terminal.files.obstacle(file) { throw Self.unwritable(file, reason) }
+    if let obstacle { throw Self.unwritable(file, obstacle) }
     try secret.check(shell)
     try await checkAllowed(shell, on: try await shell.connect())
     var dialogue = Dialogue(shell)
@@ -115,6 +117,12 @@ struct BackupCommand: BrokerCommand {
     }
     guard bytes.count == made.size else { throw Failure(SocketClientError.malformed("the backup has another size")) }
     return bytes
+  }
+
+  private static func folder(_ path: String) -> Failure {
+    let file = path + (path.hasSuffix("/") ? "" : "/") + "grantd.backup"
+    return Failure(
+      .usage, "\(path) is a folder", hints: ["Name a file in it: `grantctl backup \(ShellWord.quoted(file))`"])
   }
 
   private static func exists(_ file: String) -> Failure {

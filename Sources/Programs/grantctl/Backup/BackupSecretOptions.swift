@@ -60,7 +60,7 @@ struct BackupSecretOptions: ParsableArguments {
     let passphrase =
       if twice {
         try await dialogue.newPassphrase(
-          "Passphrase for the backup, \(Self.shortestPassphrase) bytes or more (it is not shown): ",
+          "Passphrase for the backup, \(Self.shortestPassphrase) or more ASCII characters (it is not shown): ",
           shortest: Self.shortestPassphrase, hints: Self.otherWays)
       } else {
         try await dialogue.secret(

@@ -140,8 +140,8 @@ private struct LockPassphrase {
   func chosen(in shell: Shell, _ dialogue: inout Dialogue) async throws(Failure) -> SecretText {
     if file != nil || !shell.terminal.canAsk { return try await known(in: shell, &dialogue) }
     return try await dialogue.newPassphrase(
-      "New passphrase for the lock, \(Self.shortest) bytes or more (it is not shown): ", shortest: Self.shortest,
-      hints: Self.otherWays)
+      "New passphrase for the lock, \(Self.shortest) or more ASCII characters (it is not shown): ",
+      shortest: Self.shortest, hints: Self.otherWays)
   }
 }
 

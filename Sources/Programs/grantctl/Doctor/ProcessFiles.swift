@@ -50,20 +50,36 @@ enum ProcessFiles {
     save(path, bytes: bytes, replacing: replacing, mode: 0o600)
   }
 
-  /// Why ``save(_:bytes:replacing:)`` would fail, as far as the folder shows.
+  /// Why ``save(_:bytes:replacing:)`` would fail, as a new file in the folder shows.
   static func obstacle(_ path: String) -> String? {
-    let (folder, name) = split(path)
+    guard !path.isEmpty else { return "the path is empty" }
     var status = stat()
-    if name.isEmpty || (stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR) { return "it is a folder" }
+    if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return TerminalFiles.folderObstacle }
+    let folder = split(path).folder
     guard stat(folder, &status) == 0 else { return Reason.ofKernel.words }
     guard status.st_mode & S_IFMT == S_IFDIR else { return "\(folder) is not a folder" }
-    return access(folder, W_OK | X_OK) == 0 ? nil : Reason.ofKernel.words
+    // To root access(2) allows every folder, also one that takes no files, such as /proc.
+    let temporary = Self.temporary(beside: path)
+    let descriptor = create(temporary)
+    guard descriptor >= 0 else { return Reason.ofKernel.words }
+    close(descriptor)
+    unlink(temporary)
+    return nil
+  }
+
+  private static func temporary(beside path: String) -> String {
+    let (folder, name) = split(path)
+    return "\(folder)/.\(name).\(String(UInt64.random(in: 0 ... .max), radix: 16))"
+  }
+
+  /// Creates a file that only its owner can read; negative: it failed (`errno`).
+  private static func create(_ path: String) -> Int32 {
+    open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
   }
 
   private static func save(_ path: String, bytes: [UInt8], replacing: Bool, mode: mode_t) -> String? {
-    let (folder, name) = split(path)
-    let temporary = "\(folder)/.\(name).\(String(UInt64.random(in: 0 ... .max), radix: 16))"
-    let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    let temporary = Self.temporary(beside: path)
+    let descriptor = create(temporary)
     guard descriptor >= 0 else { return Reason.ofKernel.words }
     defer { unlink(temporary) }
     var rest = bytes[...]
@@ -79,7 +95,7 @@ enum ProcessFiles {
     if let reason { return reason }
     if let reason = put(temporary, at: path, replacing: replacing) { return reason }
     // The name is to last as well; some file systems cannot say that it does.
-    let directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    let directory = open(split(path).folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if directory >= 0 {
       fsync(directory)
       close(directory)

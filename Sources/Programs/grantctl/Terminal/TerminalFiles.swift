@@ -23,7 +23,10 @@ struct TerminalFiles: Sendable {
   var replace: @Sendable (String, String) -> String? = { _, _ in "there are no files here" }
   /// Writes a new file that only its owner can read: whole and on disk, or not at all. `true`: replaces an existing one.
   var save: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
-  /// Why `save` would fail at a path, as far as its folder shows; nil: no reason is known. Writes nothing.
+  /// The obstacle of a path that is a folder.
+  static let folderObstacle = "it is a folder"
+
+  /// Why `save` would fail at a path, as a new file in its folder shows; nil: no reason is known. Leaves nothing there.
   var obstacle: @Sendable (String) -> String? = { _ in nil }
   /// Writes a file of another program, through a symbolic link. It has the mode of a similar file; without one only its
   /// owner can read it.

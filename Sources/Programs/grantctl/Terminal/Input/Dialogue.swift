@@ -47,7 +47,7 @@ struct Dialogue {
     return try SecretInput(shell: shell, what: what).parse(line)
   }
 
-  /// A new passphrase of at least `shortest` bytes; twice, since it does not show.
+  /// A new passphrase of at least `shortest` characters, each one a byte of ASCII; twice, since it does not show.
   mutating func newPassphrase(
     _ prompt: String, shortest: Int, hints: [String]
   ) async throws(Failure) -> SecretText {
@@ -55,7 +55,7 @@ struct Dialogue {
     // Exposed to be measured, and compared with the next input.
     guard passphrase.exposed.utf8.count >= shortest else {
       throw Failure(
-        .usage, "the passphrase is shorter than \(shortest) bytes",
+        .usage, "the passphrase is shorter than \(shortest) characters",
         hints: ["Run the command again with a longer one, such as four random words."])
     }
     guard try await secret("passphrase", prompt: "The same again: ", hints: hints) == passphrase else {
