@@ -81,7 +81,8 @@ def lock(home):
     # The passphrase is known from the first lock.
     shows(home.output("lock"), "Locked.", "that of the previous lock", "grantctl lock --new-passphrase")
     shows(home.output("lock"), "Already locked. Unlock: grantctl unlock")
-    shows(locks(home).stdout, "Already locked, under the earlier passphrase.")
+    again = home.ctl("lock", "--passphrase-file", "-", text=PASSPHRASE + "\n", status=5)
+    shows(again.stderr, "already locked, and its passphrase is unchanged", "grantctl lock --passphrase-file FILE")
     must(home.json("lock") == {"state": "locked", "warnings": []}, "another answer in JSON")
     shows(home.errors("lock", "--new-passphrase", status=5), "its passphrase is unchanged", "grantctl unlock")
     unlock(home)

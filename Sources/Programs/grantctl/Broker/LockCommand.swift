@@ -61,14 +61,14 @@ struct LockCommand: BrokerCommand {
 
   /// A locked broker has no key that it could put under another passphrase.
   private func alreadyLocked(_ shell: Shell) throws(Failure) {
-    guard !newPassphrase else {
+    guard !newPassphrase, passphraseFile == nil else {
+      let option = passphraseFile == nil ? "--new-passphrase" : "--passphrase-file FILE"
       throw Failure(
-        .temporarilyUnavailable, "the broker is locked, and its passphrase is unchanged",
-        hints: ["Unlock it with `grantctl unlock`. Then `grantctl lock --new-passphrase` changes the passphrase."])
+        .temporarilyUnavailable, "the broker is already locked, and its passphrase is unchanged",
+        hints: ["Unlock it with `grantctl unlock`. Then `grantctl lock \(option)` changes the passphrase."])
     }
     if shell.isJSON { return shell.print(JSON(encoding: BrokerLock.Result(state: "locked"))) }
-    let state = passphraseFile == nil ? "Already locked" : "Already locked, under the earlier passphrase"
-    shell.terminal.print("\(state). Unlock: \(shell.command("unlock"))")
+    shell.terminal.print("Already locked. Unlock:", command: shell.command("unlock"))
   }
 }
 
