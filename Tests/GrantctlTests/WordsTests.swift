@@ -2,6 +2,7 @@ import ArgumentParser
 import BlockingClient
 import BrokerAPI
 import BrokerSocket
+import CredentialHelpers
 import PlainText
 import Testing
 import UnixSocket
@@ -101,6 +102,26 @@ import UnixSocket
     let recorder = Recorder()
     recorder.absent = ["missing"]
     #expect(Browser.commands(for: "https://a/?b", on: recorder.terminal(environment: environment)) == commands)
+  }
+
+  @Test(
+    "programs of $BROWSER are named if none of them exists",
+    arguments: [
+      ("missing", "The program missing of $BROWSER was not found.\n"),
+      ("missing --new %s:none", "The programs missing, none of $BROWSER were not found.\n"),
+      ("missing:ff", ""), ("", ""), (":", ""),
+    ])
+  func absentBrowser(list: String, note: String) async {
+    for hasDisplay in [true, false] {
+      let recorder = Recorder()
+      recorder.absent = ["missing", "none"]
+      let environment = ["BROWSER": list, "DISPLAY": hasDisplay ? ":0" : ""]
+      let shell = Shell(terminal: recorder.terminal(environment: environment), settings: .init())
+      let isOpen = await shell.openBrowser("https://a/?b", to: "sign in")
+      #expect(isOpen == (hasDisplay || list == "missing:ff") && recorder.launched.isEmpty == !isOpen)
+      #expect(recorder.err.hasPrefix(note + (isOpen ? "Your browser opens to sign in." : "")))
+      #expect(recorder.err.contains("$BROWSER") == !note.isEmpty)
+    }
   }
 
   @Test(
@@ -211,6 +232,19 @@ import UnixSocket
     let error = try #require(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }
     let shown = await UsageHints.text(error, arguments, Recorder().terminal())
     #expect(shown.hasPrefix("Error: \(text)"), "\(shown)")
+  }
+
+  @Test("configure without a tool lists the tools", arguments: [80, 40]) func missingTool(columns: Int) async throws {
+    let error = try #require(throws: (any Error).self) { try Grantctl.parseAsRoot(["configure"]) }
+    var terminal = Recorder().terminal()
+    terminal.screen = .init(columns: columns, rows: 24)
+    let shown = await UsageHints.text(error, ["configure"], terminal)
+    let lines = shown.split(separator: "\n").map(String.init)
+    #expect(lines.first == "Error: Missing expected argument '<tool>'")
+    let hints = lines.dropFirst().prefix { $0.hasPrefix("  ") }
+    let words = hints.joined(separator: " ").split { $0 == " " || $0 == "," }.map(String.init)
+    #expect(words.first == "Tools:" && Array(words.dropFirst()) == Tool.names)
+    for line in hints { #expect(SafeText.width(line) <= columns, "\(line)") }
   }
 
   @Test(

@@ -8,6 +8,13 @@ enum Browser {
     return own + (opener(for: url, on: terminal).map { [$0] } ?? [])
   }
 
+  /// The programs of `$BROWSER`, if none of them exists.
+  static func absent(on terminal: Terminal) -> [String] {
+    let entries = (terminal.environment["BROWSER"] ?? "").split(separator: ":")
+    let programs = entries.compactMap { $0.split(separator: " ").first.map(String.init) }
+    return programs.contains { terminal.programs.find($0) != nil } ? [] : programs
+  }
+
   /// The desktop's own way to open an address of any kind.
   static func opener(for url: String, on terminal: Terminal) -> [String]? {
     terminal.hasDisplay ? terminal.programs.find("xdg-open").map { [$0, url] } : nil

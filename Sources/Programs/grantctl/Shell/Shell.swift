@@ -164,6 +164,7 @@ extension Shell {
   ///
   /// - Parameter user: whose browser it has to be, where that is another user than runs this program.
   func openBrowser(_ url: String, to purpose: String, of user: UInt32? = nil) async -> Bool {
+    noteAbsentBrowser()
     var commands = Browser.commands(for: url, on: terminal)
     if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
     for command in commands {
@@ -180,6 +181,16 @@ extension Shell {
       return true
     }
     return false
+  }
+
+  private func noteAbsentBrowser() {
+    let absent = Browser.absent(on: terminal)
+    guard let first = absent.first else { return }
+    let words =
+      absent.count == 1
+      ? "The program \(first) of $BROWSER was not found."
+      : "The programs \(absent.joined(separator: ", ")) of $BROWSER were not found."
+    terminal.note(SafeText.line(words))
   }
 
   /// Prints a URL for the user to open.

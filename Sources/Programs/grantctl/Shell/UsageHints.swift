@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import CredentialHelpers
 
 /// The hints of a usage error: the nearest command, or the names that an argument can have.
 enum UsageHints {
@@ -36,6 +37,10 @@ enum UsageHints {
       return await named("Providers", "grantctl doctor", arguments, terminal) { shell throws(Failure) in
         try await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider)
       }
+    }
+    if message.contains("Missing expected argument '<tool>'") {
+      let columns = max(24, (terminal.screen?.columns ?? 80) - 2)
+      return SafeText.wrapped("Tools: \(Tool.names.joined(separator: ", "))", columns: columns)
     }
     guard isOfUnknown(message) else { return [] }
     return nearest(arguments).map { ["Did you mean `\($0)`?"] } ?? []
