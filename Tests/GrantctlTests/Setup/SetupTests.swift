@@ -76,6 +76,35 @@ import Testing
     }
   }
 
+  @Test(
+    "a wrong answer to the first question is explained, and the question is repeated",
+    arguments: [
+      ("https://login.example.com", .success), ("gogle", .unknownName), ("", .usage),
+    ] as [(String, ExitStatus)])
+  func wrongAnswers(last: String, expected: ExitStatus) async throws {
+    var replies = Self.replies(.invalidParams(""))
+    replies["provider.register"] = answer(
+      ["provider": "login.example.com", "client_id": "c", "issuer": "https://login.example.com", "warnings": []])
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let recorder = Recorder()
+      for line in ["", "foo bar", last] { recorder.type(line) }
+      #expect(try await broker.run(["setup", "--provider-only"], recorder) { $0.canAsk = true } == expected)
+      let example = "Enter the name of a template, or an issuer URL such as https://login.example.com."
+      let question = "Template or issuer URL: "
+      let wrong = "is not a provider, a template or an issuer URL"
+      #expect(
+        recorder.err.contains(
+          "\n\(question)There was no answer. \(example)\n\(question)“foo bar” \(wrong). \(example)\n\(question)"))
+      let hint = "  Give it: `grantctl setup https://ISSUER`\n"
+      switch expected {
+      case .success: #expect(recorder.out.contains("✓ Provider: login.example.com"))
+      case .unknownName:
+        #expect(recorder.err.hasSuffix("grantctl: “gogle” \(wrong)\n  Did you mean google?\n\(hint)"))
+      default: #expect(recorder.err.hasSuffix("grantctl: there was no answer\n  \(example)\n\(hint)"))
+      }
+    }
+  }
+
   @Test("an issuer of a template leads to it")
   func templates() {
     #expect(SetupTemplate.of(issuer: "https://accounts.google.com")?.name == "google")

@@ -25,6 +25,25 @@ struct Questions: Sendable {
     throw Failure(.usage, "there was no answer: \(question)", hints: [hint(flag)])
   }
 
+  /// A line, as `parse` accepts it. After one that it refuses, the reason is shown and the question is repeated.
+  func answer<Answer>(
+    _ question: String, flag: String, parse: (String) throws(Failure) -> Answer
+  ) async throws(Failure) -> Answer {
+    try demand(question, flag)
+    var refusal = Failure(.usage, "there was no answer: \(question)")
+    for attempt in 0..<Self.attempts {
+      if attempt > 0 { show(refusal) }
+      guard let line = await input.line(SafeText.line("\(question): ")) else { throw ended() }
+      do throws(Failure) {
+        return try parse(line.trimmed)
+      } catch {
+        refusal = error
+      }
+    }
+    refusal.hints.append(hint(flag))
+    throw refusal
+  }
+
   /// Nil: the user gave none.
   func secret(_ what: String, isRequired: Bool, flag: String) async throws(Failure) -> SecretText? {
     try demand(what, flag)
@@ -42,7 +61,7 @@ struct Questions: Sendable {
       do throws(Failure) {
         return try SecretInput(shell: shell, what: what).parse(line)
       } catch {
-        shell.terminal.note(SafeText.line(([error.message] + error.hints).joined(separator: ". ")))
+        show(error)
       }
     }
     throw Failure(.usage, "there was no usable \(what)", hints: [hint(flag)])
@@ -58,6 +77,11 @@ struct Questions: Sendable {
     case "y", "yes": return true
     default: return false
     }
+  }
+
+  private func show(_ refusal: Failure) {
+    let text = ([refusal.message] + refusal.hints).joined(separator: ". ")
+    shell.terminal.note(SafeText.line(text.prefix(1).uppercased() + text.dropFirst()))
   }
 
   private func demand(_ question: String, _ flag: String) throws(Failure) {

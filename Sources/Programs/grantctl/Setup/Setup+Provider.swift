@@ -24,27 +24,33 @@ extension Setup {
   }
 
   private func target(among known: [ProviderView]) async throws(Failure) -> Target {
-    let word: String
-    if let provider = given.provider {
-      word = provider
-    } else {
-      let names = known.map(\.provider)
-      if questions.canAsk {
-        if !names.isEmpty { terminal.note(SafeText.line("Providers here: \(names.joined(separator: ", "))")) }
-        terminal.note("Templates: \(SetupTemplate.names)")
-        for program in ImportSources.present(on: terminal) {
-          terminal.note("Accounts of \(program) can be imported: `\(shell.command("import --from \(program)"))`")
-        }
-      }
-      word = try await questions.text("Template or issuer URL", flag: "https://ISSUER")
+    if let word = given.provider {
+      guard let found = target(word, among: known) else { throw unknown(word) }
+      return found
     }
+    let names = known.map(\.provider)
+    if questions.canAsk {
+      if !names.isEmpty { terminal.note(SafeText.line("Providers here: \(names.joined(separator: ", "))")) }
+      terminal.note("Templates: \(SetupTemplate.names)")
+      for program in ImportSources.present(on: terminal) {
+        terminal.note("Accounts of \(program) can be imported: `\(shell.command("import --from \(program)"))`")
+      }
+    }
+    return try await questions.answer("Template or issuer URL", flag: "https://ISSUER") { word throws(Failure) in
+      guard !word.isEmpty, let found = target(word, among: known) else { throw wrongAnswer(word) }
+      return found
+    }
+  }
+
+  /// Nil: the word is not a provider, a template or an issuer URL.
+  private func target(_ word: String, among known: [ProviderView]) -> Target? {
     let wanted = given.name ?? word
     if let provider = known.first(where: { $0.provider == wanted }) { return .existing(provider) }
     if let template = SetupTemplate.named(word) {
       let same = given.name == nil ? known.first { $0.profile == template.name } : nil
       return same.map { .existing($0) } ?? .template(template)
     }
-    guard let issuer = IssuerText(word) else { throw unknown(word) }
+    guard let issuer = IssuerText(word) else { return nil }
     // A name that no provider has is for a further one.
     let same = given.name == nil ? known.first { issuer.candidates.contains($0.issuer ?? "") } : nil
     if let same { return .existing(same) }
@@ -52,11 +58,20 @@ extension Setup {
     return .issuer(issuer)
   }
 
+  /// The templates are listed above the question.
+  private func wrongAnswer(_ word: String) -> Failure {
+    if SetupTemplate.writtenByHand.contains(word.lowercased()) { return unknown(word) }
+    let example = "Enter the name of a template, or an issuer URL such as https://login.example.com."
+    guard !word.isEmpty else { return Failure(.usage, "there was no answer", hints: [example]) }
+    let meant = UsageHints.near(word, SetupTemplate.all.map(\.name)).map { "Did you mean \($0)?" }
+    return Failure(.unknownName, "“\(word)” is not a provider, a template or an issuer URL", hints: [meant ?? example])
+  }
+
   private func unknown(_ word: String) -> Failure {
     if SetupTemplate.writtenByHand.contains(word.lowercased()) {
       return Failure(
         .unknownName, "the section of the template \(word.lowercased()) is written by hand",
-        hints: ["docs/providers.md describes it. Then: `\(shell.command("reload"))`"])
+        hints: ["Write it as docs/providers.md describes. Then: `\(shell.command("reload"))`"])
     }
     let meant = UsageHints.near(word, SetupTemplate.all.map(\.name))
     return Failure(
