@@ -119,6 +119,29 @@ import Testing
     await #expect(throws: (any Error).self) { try await files.run(command + ["--write", "--diff"]) }
   }
 
+  @Test("a file that does not exist, or is removed, is /dev/null in --diff, as patch(1) expects") func devNull()
+    async throws
+  {
+    let command = ["git", "work", "git.example.com"]
+    let files = Files()
+    let block = """
+      # >>> grantd: git work git.example.com
+      [credential "https://git.example.com"]
+      \thelper =
+      \thelper = "!grantctl helper git --account work"
+      # <<< grantd: git work git.example.com
+      """.split(separator: "\n")
+    func lines(_ names: [String], _ sign: String) -> String {
+      (names + block.map { sign + $0 }).map { $0 + "\n" }.joined()
+    }
+    let added = try await files.run(command + ["--diff"])
+    #expect(added.out == lines(["--- /dev/null", "+++ /h/.gitconfig", "@@ -0,0 +1,5 @@"], "+"))
+    #expect(try await files.run(command + ["--write"]).status == .success)
+    let removed = try await files.run(command + ["--undo", "--diff"])
+    #expect(removed.out == lines(["--- /h/.gitconfig", "+++ /dev/null", "@@ -1,5 +0,0 @@"], "-"))
+    #expect(try await Files().run(command + ["--undo", "--diff"]).out == "/h/.gitconfig: nothing to change\n")
+  }
+
   @Test("if the second file cannot be written, the first is as before") func takenBack() async throws {
     let path = "/h/.docker/config.json"
     for before in ["{}\n", nil] {

@@ -124,7 +124,7 @@ struct ToolFiles {
     let new = merged == json ? before ?? "" : isBackup ? backup ?? "" : merged.pretty() + "\n"
     // Each member on a line: none with another's value is shown.
     if extent == .difference {
-      return compare(path, before == nil ? "" : json.pretty(width: 0), merged.pretty(width: 0))
+      return compare(path, before == nil ? nil : json.pretty(width: 0), merged.pretty(width: 0))
     }
     try replace(path, before, with: new, showing: added.pretty() + "\n", purpose)
   }
@@ -134,7 +134,7 @@ struct ToolFiles {
     terminal.print(SafeText.line(text))
   }
 
-  private func compare(_ path: String, _ old: String, _ new: String) {
+  private func compare(_ path: String, _ old: String?, _ new: String?) {
     let lines = UnifiedDiff.lines(path, old, new)
     terminal.print(lines.isEmpty ? [SafeText.line("\(path): nothing to change")] : lines.map(SafeText.indented))
   }
@@ -159,13 +159,14 @@ struct ToolFiles {
   private mutating func replace(
     _ path: String, _ before: String?, with new: String, showing text: String, _ purpose: Purpose
   ) throws(Failure) {
-    if extent == .difference { return compare(path, before ?? "", new) }
+    // A file that contained only this is removed.
+    let isRemoved = purpose == .undo && new.isEmpty
+    if extent == .difference { return compare(path, before, isRemoved ? nil : new) }
     guard new != before ?? "" else { return show("\(path): nothing to change") }
     guard extent == .whole else { return }
     if purpose == .write { show(path, text) }
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
-    // A file that contained only this is removed.
-    if purpose == .undo, new.isEmpty {
+    if isRemoved {
       if let reason = terminal.files.remove(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }
       replaced.append((path, before))
     } else {

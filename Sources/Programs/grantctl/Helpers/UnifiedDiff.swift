@@ -3,8 +3,11 @@ enum UnifiedDiff {
   /// Lines that are compared; more are shown as replaced.
   private static let most = 2000
 
-  static func lines(_ path: String, _ old: String, _ new: String) -> [String] {
-    let (before, after) = (split(old), split(new))
+  /// - Parameters:
+  ///   - old: nil: there is no file.
+  ///   - new: nil: the file is removed.
+  static func lines(_ path: String, _ old: String?, _ new: String?) -> [String] {
+    let (before, after) = (split(old ?? ""), split(new ?? ""))
     var start = 0
     while start < min(before.count, after.count), isSame(before[start], after[start]) { start += 1 }
     var tail = 0
@@ -25,7 +28,8 @@ enum UnifiedDiff {
       lines.append("@@ -\(range(from, left)) +\(range(to, right)) @@")
       lines += before[from..<left].map { "-\($0)" } + after[to..<right].map { "+\($0)" }
     }
-    return lines.isEmpty ? [] : ["--- \(path)", "+++ \(path)"] + lines
+    let names = [old, new].map { $0 == nil ? "/dev/null" : path }
+    return lines.isEmpty ? [] : ["--- \(names[0])", "+++ \(names[1])"] + lines
   }
 
   private static func split(_ text: String) -> [Substring] {
