@@ -50,7 +50,9 @@ struct Daemon: Sendable {
     if lock != nil, locked.isLocked {
       _ = kept.removeRest()
       return try await LockedServing(key: locked, again: again, notifier: notifier, logger: logger)
-        .run(socketConfiguration(listeners, kept), store: places.stateFolder(settings), until: signals)
+        .run(
+          socketConfiguration(listeners, kept), store: places.stateFolder(settings), file: settings.files.first,
+          until: signals)
     }
     let opening = StoreOpening(places: places, settings: settings, notifier: notifier, logger: logger)
     let own = try opening.own(emergencyStore)

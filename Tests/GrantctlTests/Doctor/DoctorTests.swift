@@ -122,7 +122,7 @@ import UnixSocket
             ok    version: grantd and grantctl \(GrantdVersion.current), pid 812, running for 3 h
             FAIL  lock: the broker is locked: it returns no token, and refreshes none
                   → `grantctl unlock` unlocks it. Then `grantctl doctor` checks the rest.
-            skip  configuration: grantd is not in PATH, so it cannot be checked
+            ok    configuration: /c/grantd.toml
             ok    key: /s/grantd.key.locked, mode 0600, under the passphrase
             ok    disk: 5 GB free at /s
             skip  clock: timedatectl does not say if it is synchronized; each provider's
@@ -130,10 +130,28 @@ import UnixSocket
             skip  store, callback, listeners, providers, accounts: checked after the
                   unlock
 
-          5 checks, 0 warnings, 1 failure
+          6 checks, 0 warnings, 1 failure
 
           """)
     }
+  }
+
+  @Test("The configuration file of a locked broker is checked, not the usual one") func lockedConfiguration()
+    async throws
+  {
+    let scene = Scene(
+      answers: [
+        "grantd --user --check-config --config /c/grantd.toml": .init(status: 78, out: "", err: "a:3: x\n")
+      ], programs: ["grantd"])
+    let locked = Self.status {
+      $0.state = "locked"
+      $0.store = .init(path: "/s", state: "locked", message: nil)
+    }
+    let out = try await examine(["broker.status": answer(locked)], [], scene).out
+    #expect(
+      flat(out).contains(
+        "FAIL configuration: grantd does not start with this configuration: a:3: x → Correct it; "
+          + "`grantd --user --check-config --config /c/grantd.toml` checks it again, and `grantctl unlock` loads it."))
   }
 
   @Test("Held releases are a warning") func held() async throws {

@@ -92,13 +92,16 @@ def lock(home):
 
 @case("lock-doctor")
 def lock_doctor(home):
-    """doctor checks what needs no key, and the lock is one of its findings."""
-    home.start(demo=home.provider())
+    """doctor checks what needs no key, such as the broker's own configuration, and the lock is one of its findings."""
+    home.configure(demo=home.provider())
+    other = home.config.rename(home.folder / "other.toml")
+    home.launch("--config", str(other))
+    wait_until(home.connect, LOCK_SECONDS, "grantd listens").close()
     home.sign_in("demo", "work")
     locks(home)
     text = home.output("doctor", status=5)
     shows(text, "ok socket:", "ok version:", "FAIL lock: the broker is locked", "grantctl unlock", "ok configuration:",
-          "ok key:", "ok disk:", "providers, accounts: checked after the unlock", "1 failure")
+          str(other), "ok key:", "ok disk:", "providers, accounts: checked after the unlock", "1 failure")
     lacks(text, "warn callback", "warn credentials", "warn policy")
     report = home.json("doctor", status=5)
     must(report["failures"] == 1 and not report["ok"], f"the report is {report}")

@@ -16,7 +16,9 @@ extension Doctor {
       DoctorReport.Item(
         "lock", .failed, "the broker is locked: it returns no token, and refreshes none",
         hint: "`grantctl unlock` unlocks it. Then `grantctl doctor` checks the rest."),
-      await configuration(instance ?? Instance(rawValue: status.instance), file: nil, changed: false),
+      await configuration(
+        instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: false,
+        loading: "grantctl unlock"),
       lockedKey(folder), disk(store),
     ]
     if let copies = damagedCopies(store) { items.append(copies) }

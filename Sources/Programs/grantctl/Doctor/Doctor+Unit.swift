@@ -138,7 +138,11 @@ extension Doctor {
   // MARK: The configuration
 
   /// What is in the files now: what the next start or reload will read.
-  func configuration(_ instance: Instance?, file: String?, changed: Bool) async -> DoctorReport.Item {
+  ///
+  /// - Parameter loading: the command after which the broker reads the file again.
+  func configuration(
+    _ instance: Instance?, file: String?, changed: Bool, loading: String = "grantctl reload"
+  ) async -> DoctorReport.Item {
     func item(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> DoctorReport.Item {
       DoctorReport.Item("configuration", result, message, hint: hint)
     }
@@ -164,8 +168,9 @@ extension Doctor {
     if text.contains("this process was given no credentials") { return read }
     return item(
       .failed, "grantd does not start with this configuration:\n\(text)",
-      "Correct it; `grantd --\(instance.rawValue) --check-config` checks it again"
-        + (file == nil ? "." : ", and `grantctl reload` loads it."))
+      "Correct it; `grantd --\(instance.rawValue) --check-config"
+        + (file.map { " --config \(ShellWord.quoted($0))` checks it again, and `\(loading)` loads it." }
+          ?? "` checks it again."))
   }
 
   // MARK: Words

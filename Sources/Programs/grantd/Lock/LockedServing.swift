@@ -18,11 +18,14 @@ struct LockedServing: Sendable {
   let logger: Logger
 
   /// Until it is unlocked, or stopped by a signal.
-  func run(_ configuration: SocketServer.Configuration, store: String, until signals: UnixSignalsSequence) async throws
-  {
+  ///
+  /// - Parameter file: the configuration file; nil: built-in defaults.
+  func run(
+    _ configuration: SocketServer.Configuration, store: String, file: String?, until signals: UnixSignalsSequence
+  ) async throws {
     // A process that ended while it locked has left it; it was read to be compared, so this process ends with it.
     if key.removeKeyFile() { again.perform(logger) }
-    let dispatcher = LockedDispatcher(key: key, store: store)
+    let dispatcher = LockedDispatcher(key: key, store: store, file: file)
     let server = SocketServer(configuration: configuration, dispatcher: dispatcher, logger: logger)
     do throws(SocketServerError) {
       try await server.start()
@@ -55,12 +58,14 @@ final class LockedDispatcher: Dispatcher {
 
   private let key: LockedKey
   private let store: String
+  private let file: String?
   private let state = Mutex(State.idle)
   private let startedAt = Live.system.now().seconds
 
-  init(key: LockedKey, store: String) {
+  init(key: LockedKey, store: String, file: String?) {
     self.key = key
     self.store = store
+    self.file = file
   }
 
   var isUnlocked: Bool { state.withLock { $0 == .unlocked } }
@@ -106,7 +111,7 @@ final class LockedDispatcher: Dispatcher {
       version: GrantdVersion.current, instance: "user", pid: getpid(), state: "locked", started_at: startedAt,
       summary: Self.summary, accounts: [:], providers: 0, pending_logins: 0, callback: [],
       store: .init(path: store, state: "locked", message: nil),
-      configuration: .init(path: nil, loaded_at: startedAt),
+      configuration: .init(path: file, loaded_at: startedAt),
       caller: caller.uid.map { .init(uid: Int64($0), access: [:]) },
       hold: .init(since: startedAt, uid: nil, hint: Self.hint))
   }
