@@ -173,6 +173,19 @@ import UnixSocket
     }
   }
 
+  @Test("for a token that cannot be refreshed, the next step is a sign-in at the same broker")
+  func notRenewable() async throws {
+    var account = TableTests.account("work", .ok)
+    account.renewable = false
+    try await ScriptedBroker.with(["account.get": answer(JSON(encoding: account))]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["refresh", "work", "--socket", broker.path], recorder) == .failure)
+      let command = "grantctl login google work --socket \(broker.path)"
+      #expect(recorder.err.hasSuffix("\n  If a server refuses it, sign in again with `\(command)`.\n"))
+      #expect(!broker.methods.contains("account.refresh"))
+    }
+  }
+
   @Test("a logout reports the result of each step") func aLogoutSaysWhatEachStepCame() async throws {
     let steps: JSON = [
       ["step": "revoke_refresh_token", "result": "queued", "message": "503"], ["step": "forget", "result": "done"],

@@ -79,9 +79,9 @@ import Testing
   func mention(isUser: Bool, end: String) throws {
     let folder = try Folder()
     let store = EmergencyStore(in: [folder.path, folder.runtime], state: folder.state, isUser: isUser)
-    var failure = DaemonFailure(message: "it is damaged", hint: "Restore a backup", status: 65)
+    var failure = DaemonFailure(message: "it is damaged", hint: "Restore a backup.", status: 65)
     store.mention(in: &failure)
-    #expect(failure.hint == "Restore a backup")
+    #expect(failure.hint == "Restore a backup.")
     try folder.make(folder.runtime)
     #expect(folder.write("", to: folder.copy))
     store.mention(in: &failure)

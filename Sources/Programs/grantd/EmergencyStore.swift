@@ -87,8 +87,8 @@ struct EmergencyStore {
   func mention(in failure: inout DaemonFailure) {
     guard let path = paths.first(where: { access($0, F_OK) == 0 }) else { return }
     failure.hint +=
-      ". The latest tokens of the last stop are in \(path), which goes when \(end): copy it elsewhere. The next start that "
-      + "has a state folder takes them over from there"
+      " The latest tokens of the last stop are in \(path), which goes when \(end): copy it elsewhere. The next start that "
+      + "has a state folder takes them over from there."
   }
 
   /// Another broker has the state: nothing is written that it would take over.

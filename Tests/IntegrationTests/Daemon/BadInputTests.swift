@@ -173,13 +173,13 @@ struct BadStoreTests {
       Damage(testDescription: "sealed under another key", says: ["another key", "grantd.key"]) { folder in
         try overwrite(folder + "/grantd.key", at: 0, with: Data((1...32).map { UInt8($0 * 7) }).base64EncodedData())
       },
-      Damage(testDescription: "without its key", says: ["grantd.key", "missing", "restore the key"]) { folder in
+      Damage(testDescription: "without its key", says: ["grantd.key", "missing", "Restore the key"]) { folder in
         try FileManager.default.removeItem(atPath: folder + "/grantd.key")
       },
       Damage(testDescription: "with a key that others can read", says: ["grantd.key", "chmod 600"]) { folder in
         chmod(folder + "/grantd.key", 0o644)
       },
-      Damage(testDescription: "with a key of no known form", says: ["grantd.key", "restore the key"]) { folder in
+      Damage(testDescription: "with a key of no known form", says: ["grantd.key", "Restore the key"]) { folder in
         try Data("short".utf8).write(to: URL(fileURLWithPath: folder + "/grantd.key"))
         chmod(folder + "/grantd.key", 0o600)
       },

@@ -260,11 +260,12 @@ struct OpeningTests {
       .unusableKey(source: "k", detail: "d"), .unreadable(path: path, detail: "d"),
       .unreadableAccount(Sample.grant("a").account, detail: "d"), .unwritable(path: path, detail: "d"), .closed,
     ]
-    for error in errors {
-      #expect(error.message.count > 10)
-      #expect(error.hint.count > 10)
+    let shared = SharedStoreTrouble.Kind.allCases.map { StoreError.shared(SharedStoreTrouble($0, "db", "d")) }
+    for error in errors + shared {
+      #expect(error.message.count > 10 || error.message == "db: d")
+      #expect(error.hint.first?.isUppercase == true && error.hint.hasSuffix(".") && error.hint.count > 10)
     }
     #expect(errors[0].message == "another grantd (pid 123) owns /var/lib/grantd")
-    #expect(errors[0].hint.contains("stop that process"))
+    #expect(errors[0].hint.hasPrefix("Stop that process"))
   }
 }

@@ -27,11 +27,11 @@ def connections(world):
     """Connection strings that cannot be used."""
     expect(refusal(world, "typo", connection="host=x dbnam=y"), "dbnam", "[store]")
     expect(refusal(world, "service", connection="service=nowhere"), "nowhere", "[store]")
-    expect(refusal(world, "absent", connection="host=/nonexistent dbname=grantd"), "cannot be reached", "start the database")
+    expect(refusal(world, "absent", connection="host=/nonexistent dbname=grantd"), "cannot be reached", "Start the database")
     expect(refusal(world, "weak", connection="host=db.invalid dbname=grantd sslmode=require"), "verify-full")
     expect(refusal(world, "name", connection="host=db.invalid dbname=grantd"), "cannot be reached")
     expect(refusal(world, "database", connection=f"host={world.cluster.folder} user=grantd dbname=missing"),
-           "does not exist", "correct the role")
+           "does not exist", "Correct the role")
     text = refusal(world, "password", connection="host=/tmp password=hunter2")
     expect(text, "must not contain a password", "password_file")
     assert "hunter2" not in text
@@ -75,7 +75,7 @@ def schemas(world):
     for machine in (one, two):
         eventually("the new token is everywhere", lambda: machine.get("a") == "a-a3")
     world.sql("UPDATE grantd.meta SET value = '99' WHERE name = 'version'")
-    expect(refusal(world, "newer"), "a newer grantd (schema 99", "install the newer grantd")
+    expect(refusal(world, "newer"), "a newer grantd (schema 99", "Install the newer grantd")
     assert one.get("a") == "a-a3"
 
 

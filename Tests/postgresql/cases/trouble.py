@@ -86,7 +86,7 @@ def away(world):
         one.attempt("token.report_rejected", account="a", generation=1, timeout=0.3)
         eventually("the failure is reported", lambda: one.status()["store"]["state"] == "failing", 20)
         store = one.status()["store"]
-        assert "cannot be reached" in store["message"] and "start the database" in store["hint"], store
+        assert "cannot be reached" in store["message"] and "Start the database" in store["hint"], store
         time.sleep(1)
         assert world.provider.refreshes() == 1
     finally:
@@ -175,7 +175,7 @@ def other_run(world):
               "UPDATE grantd.writer SET last = 'other'")
     one.attempt("token.report_rejected", account="a", generation=1, timeout=1)
     store = eventually("it is reported", lambda: "node id" in one.status()["store"].get("message", "") and one.status()["store"])
-    assert "stop the other grantd" in store["hint"], store
+    assert "Stop the other grantd" in store["hint"], store
     assert world.provider.refreshes() == 1
     world.sql("UPDATE grantd.node SET seen_at = clock_timestamp() - interval '1 min'")
     eventually("a new token", lambda: one.get("a") == "a-a3")

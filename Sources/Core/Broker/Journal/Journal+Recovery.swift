@@ -11,7 +11,7 @@ extension Journal {
     // otherwise refreshes whose intents cannot be saved would repeat endlessly.
     if isStopped, case .closed = error { return }
     let hint =
-      error.isLoss && !isShared ? "nothing to do: grantd writes it again from memory, and reports it" : error.hint
+      error.isLoss && !isShared ? "Nothing to do: grantd writes it again from memory, and reports it." : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
     outage = (error, since: failingSince ?? now)

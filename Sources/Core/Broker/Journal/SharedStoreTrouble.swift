@@ -35,22 +35,22 @@ public struct SharedStoreTrouble: Sendable, Equatable {
 
   var hint: String {
     switch kind {
-    case .library: "install libpq5, version 14 or later"
-    case .settings: "correct [store] in the configuration (docs/fleet.md)"
+    case .library: "Install libpq5, version 14 or later."
+    case .settings: "Correct [store] in the configuration (docs/fleet.md)."
     case .unreachable:
-      "start the database, or correct connection in [store]; tokens in memory are served until they end"
-    case .notPermitted: "correct the role, its password and its rights: it must own the database (docs/fleet.md)"
+      "Start the database, or correct connection in [store]; tokens in memory are served until they end."
+    case .notPermitted: "Correct the role, its password and its rights: it must own the database (docs/fleet.md)."
     case .key:
-      "give this machine the key of the others, as the credential grantd.key or by key_file; nothing was changed"
-    case .schema: "use an empty database, or the one of this fleet; nothing was changed"
-    case .lockTimeout: "find the session in pg_stat_activity and end it; grantd tries again"
-    case .fullDisk: "free space on the disk of the database server; grantd tries again"
-    case .readOnly: "connect to the primary server; list all servers in host= so that grantd finds it"
-    case .pooler: "connect to PostgreSQL directly: grantd needs two connections of its own"
-    case .unconfirmed: "look at the synchronous standby; grantd tries again"
-    case .sharedNode: "stop the other grantd, which has a copy of this state folder; grantd tries again"
-    case .otherCopy: "if a backup was restored, nothing: grantd compares all accounts with it"
-    case .refused: "look into the log of the database server; grantd tries again"
+      "Give this machine the key of the others, as the credential grantd.key or by key_file; nothing was changed."
+    case .schema: "Use an empty database, or the one of this fleet; nothing was changed."
+    case .lockTimeout: "Find the session in pg_stat_activity and end it; grantd tries again."
+    case .fullDisk: "Free space on the disk of the database server; grantd tries again."
+    case .readOnly: "Connect to the primary server; list all servers in host= so that grantd finds it."
+    case .pooler: "Connect to PostgreSQL directly: grantd needs two connections of its own."
+    case .unconfirmed: "Look at the synchronous standby; grantd tries again."
+    case .sharedNode: "Stop the other grantd, which has a copy of this state folder; grantd tries again."
+    case .otherCopy: "If a backup was restored, nothing: grantd compares all accounts with it."
+    case .refused: "Look into the log of the database server; grantd tries again."
     }
   }
 }

@@ -26,32 +26,34 @@ extension StoreError {
   public var hint: String {
     switch self {
     case .owned(let path, let pid?):
-      "stop that process (\(pid)) or its unit, or use another folder than \(path) with --state"
+      "Stop that process (\(pid)) or its unit, or use another folder than \(path) with --state."
     case .owned(let path, nil):
-      "stop that process or its unit, or use another folder than \(path) with --state"
+      "Stop that process or its unit, or use another folder than \(path) with --state."
     case .newer:
-      "install the newer grantd again, or restore the copy of the state folder from before the upgrade"
+      "Install the newer grantd again, or restore the copy of the state folder from before the upgrade."
     case .corrupt(let path, _):
-      "nothing was changed: restore the state folder from a backup, or move \(path) and its -wal file away and sign in again"
+      "Nothing was changed: restore the state folder from a backup, or move \(path) and its -wal file away and sign in "
+        + "again."
     case .unreadableAccount(let account, _):
-      "nothing was changed: sign in to \(account) again, or remove it with: grantctl logout \(account)"
+      "Nothing was changed: sign in to \(account) again, or remove it with `grantctl logout \(account)`."
     case .missing:
-      "nothing to do: grantd writes it again from memory; change nothing in its state folder while it runs"
+      "Nothing to do: grantd writes it again from memory; change nothing in its state folder while it runs."
     case .wrongKey(let path, _):
-      "give grantd the key that \(path) was sealed under; if it is lost, move the database away and sign in again"
+      "Give grantd the key that \(path) was sealed under; if it is lost, move the database away and sign in again."
     case .unusableKey(let source, _):
-      "restore the key (32 bytes, or their base64 or hexadecimal text, mode 0600, owned by grantd's user) in \(source); "
-        + "if it is lost, move the database away and sign in again"
+      "Restore the key (32 bytes, or their base64 or hexadecimal text, mode 0600, owned by grantd's user) in \(source); "
+        + "if it is lost, move the database away and sign in again."
     case .unreadable(let path, _):
-      "see that grantd's user owns \(path), that no other user may write there, and that the disk is mounted read-write"
+      "See that grantd's user owns \(path), that no other user may write there, and that the disk is mounted read-write."
     case .unwritable(let path, _):
-      "free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
-        + "and grantd tries again"
-    case .conflict: "try again"
+      "Free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
+        + "and grantd tries again."
+    case .conflict: "Try again."
     case .shared(let trouble): trouble.hint
-    case .unknown: "see that the database can be reached; grantd finds out whether the commit was made, and tries again"
+    case .unknown:
+      "See that the database can be reached; grantd finds out whether the commit was made, and tries again."
     case .closed:
-      "start grantd again"
+      "Start grantd again."
     }
   }
 

@@ -112,8 +112,8 @@ struct RefreshCommand: AccountCommand {
       throw Failure(
         .failure, "provider \(Cell(before.provider).text) gives nothing to refresh it with: the token was kept",
         hints: [
-          "If a server refuses it, sign in again: "
-            + shell.command("login \(ShellWord.quoted(before.provider)) \(ShellWord.quoted(named.account))")
+          "If a server refuses it, sign in again with "
+            + "`grantctl login \(ShellWord.quoted(before.provider)) \(ShellWord.quoted(named.account))`."
         ])
     }
     if now {
