@@ -298,8 +298,9 @@ let package = Package(
     tests(
       "GrantdTests",
       [
-        "grantd", "Broker", "BrokerAPI", "GrantdConfiguration", "Grants", "HTTPServer", "Hooks", "Listening",
-        "MetricsEndpoint", "OAuth", "SQLiteStore", "Sealing", "Systemd", "TestSupport", "UnixSocket", logging,
+        "grantd", "Broker", "BrokerAPI", "GrantdConfiguration", "Grants", "HTTPServer", "HTTPTransport", "Hooks",
+        "Listening", "Loopback", "MetricsEndpoint", "OAuth", "Principals", "Providers", "SQLiteStore", "Sealing",
+        "SystemEvents", "Systemd", "TestSupport", "UnixSocket", logging,
       ]),
     tests(
       "GrantctlTests",

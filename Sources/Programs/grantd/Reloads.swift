@@ -18,6 +18,10 @@ struct Reloads: Reloader {
   let loopback: LoopbackApplication
   let hooks: Hooks
   let desktop: Desktop
+  /// Reads and checks the configuration.
+  var load: @Sendable (Settings.Sources) async throws(ConfigurationError) -> Settings = {
+    (sources) throws(ConfigurationError) in try Settings.load(sources)
+  }
   private let order = ReloadOrder()
 
   @BrokerActor
@@ -50,7 +54,7 @@ struct Reloads: Reloader {
   /// Reads and checks the files. Not on the broker's actor: a disk may be slow.
   private nonisolated func read() async throws(RPCError) -> Settings {
     do throws(ConfigurationError) {
-      return try Settings.load(places.reloadSources(after: settings.files))
+      return try await load(places.reloadSources(after: settings.files))
     } catch {
       throw RPCError(
         .invalidConfiguration, error.description,

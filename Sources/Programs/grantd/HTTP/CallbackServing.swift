@@ -13,11 +13,15 @@ import UnixSocket
 /// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
 /// registered redirect URIs fix. A port that is taken stops no token from being served.
 actor CallbackServing {
+  /// Calls the attempt after the pause, unless the task is cancelled before.
+  typealias Retry = @Sendable (_ pause: Duration, _ attempt: @escaping @Sendable () async -> Void) -> Task<Void, Never>
+
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
 
   private let keeper: SocketKeeper?
   private let logger: Logger
+  private let planRetry: Retry
   private var main: CallbackListener?
   private var fixed: [Int: CallbackListener] = [:]
   /// The ports that could not be had.
@@ -30,9 +34,12 @@ actor CallbackServing {
   private var isEnding = false
   private var changes = SerialTasks<[String]>()
 
-  init(keeper: SocketKeeper?, logger: Logger) {
+  init(
+    keeper: SocketKeeper?, logger: Logger, planRetry: @escaping Retry = { Live.retry(after: $0, $1) }
+  ) {
     self.keeper = keeper
     self.logger = logger
+    self.planRetry = planRetry
   }
 
   func open(_ settings: Settings, broker: Broker, preferredPort: Int?) async {
@@ -145,7 +152,7 @@ actor CallbackServing {
   private func scheduleRetry(missing: Bool) {
     retry?.cancel()
     guard missing, !isEnding else { return }
-    retry = Live.retry(after: Self.retryPause) { _ = await self.change { $0 } }
+    retry = planRetry(Self.retryPause) { _ = await self.change { $0 } }
   }
 
   /// What browsers find under the name that a proxy passes on; a reload changes it with everything else.

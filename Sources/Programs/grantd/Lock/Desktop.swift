@@ -7,22 +7,58 @@ import Principals
 import Synchronization
 import SystemEvents
 
+/// A watch of the user's sessions.
+protocol SessionSignals: Sendable {
+  /// The suspend need not wait any longer.
+  func proceed()
+  func close()
+}
+
+extension SessionWatch: SessionSignals {}
+
 /// The desktop of a user's broker: it locks before a suspend and with the screen (`[lock]`), and shows notices (`[notify]`).
 final class Desktop: Sendable {
+  /// Watches the user's sessions until ``SessionSignals/close()``; `delays`: whether a suspend waits.
+  typealias Watch =
+    @Sendable (
+      _ delays: Bool, _ tell: @escaping @Sendable (SessionWatch.Signal) -> Void
+    ) -> any SessionSignals
+  /// Shows a notice, and calls `shown` once, with whether the desktop took it.
+  typealias Show =
+    @Sendable (
+      _ title: String, _ body: String, _ shown: @escaping @Sendable (Bool) -> Void
+    ) -> Void
+
   private struct State {
     var lock = Settings.LockSettings()
     var notices = NoticeBudget()
     var isNotifying = true
-    var watch: SessionWatch?
+    var watch: (any SessionSignals)?
     /// Nil before the start, and in the system instance.
     var broker: Broker?
   }
 
   private let logger: Logger
-  private let notices = DesktopNotices()
+  private let openWatch: Watch
+  private let show: Show
+  private let uptime: @Sendable () -> Duration
   private let state = Mutex(State())
 
-  init(logger: Logger) { self.logger = logger }
+  init(
+    logger: Logger, watch: @escaping Watch = { SessionWatch(of: geteuid(), delays: $0, $1) },
+    show: @escaping Show = Desktop.notices(), uptime: @escaping @Sendable () -> Duration = { Live.uptime() }
+  ) {
+    self.logger = logger
+    openWatch = watch
+    self.show = show
+    self.uptime = uptime
+  }
+
+  /// Notices on the desktop of the session.
+  static func notices() -> Show {
+    let notices = DesktopNotices()
+    return { title, body, shown in notices.show(title, body, shown: shown) }
+  }
 
   func begin(_ broker: Broker, _ settings: Settings) {
     state.withLock { $0.broker = broker }
@@ -31,7 +67,7 @@ final class Desktop: Sendable {
 
   /// At the start, and after each reload.
   func configure(_ settings: Settings) {
-    let old = state.withLock { state -> SessionWatch? in
+    let old = state.withLock { state -> (any SessionSignals)? in
       guard state.broker != nil else { return nil }
       state.isNotifying = settings.notify.isEnabled
       guard settings.lock != state.lock || state.watch == nil else { return nil }
@@ -50,16 +86,18 @@ final class Desktop: Sendable {
     watch?.close()
   }
 
-  private func watch(_ settings: Settings.LockSettings) -> SessionWatch? {
+  private func watch(_ settings: Settings.LockSettings) -> (any SessionSignals)? {
     guard settings.onSuspend || settings.onScreenLock else { return nil }
-    return SessionWatch(of: geteuid(), delays: settings.onSuspend) { [weak self] in self?.handle($0, settings) }
+    return openWatch(settings.onSuspend) { [weak self] signal in
+      if let cause = Self.cause(signal, settings) { self?.lock(cause) }
+    }
   }
 
-  private func handle(_ signal: SessionWatch.Signal, _ settings: Settings.LockSettings) {
+  /// Why the broker locks at this signal; nil: it does not.
+  static func cause(_ signal: SessionWatch.Signal, _ settings: Settings.LockSettings) -> String? {
     switch signal {
-    case .suspends where settings.onSuspend: lock("the machine is about to suspend")
-    case .screenLocked where settings.onScreenLock: lock("the screen is locked")
-    case .suspends, .screenLocked: break
+    case .suspends: settings.onSuspend ? "the machine is about to suspend" : nil
+    case .screenLocked: settings.onScreenLock ? "the screen is locked" : nil
     }
   }
 
@@ -80,13 +118,13 @@ final class Desktop: Sendable {
   /// Called with each event; waits for nothing.
   func handle(_ event: Event) {
     guard let (title, body) = Self.notice(of: event) else { return }
-    let now = Live.uptime()
+    let now = uptime()
     let isShown = state.withLock { state in
       state.broker != nil && state.isNotifying
         && state.notices.acquire("\(event.type.rawValue) \(event.account ?? "")", at: now)
     }
     guard isShown else { return }
-    notices.show(title, body) { [logger] isTaken in
+    show(title, body) { [logger] isTaken in
       if !isTaken { logger.debug("no desktop shows notices") }
     }
   }
