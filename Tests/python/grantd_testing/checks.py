@@ -8,7 +8,7 @@ from .daemon import DaemonProcess
 from .waiting import wait_until
 
 COMMAND_SECONDS = 60
-START_SECONDS = 40
+START_SECONDS = 60
 PAUSE_SECONDS = 0.2
 
 

@@ -8,7 +8,7 @@ import socket
 from .errors import Gone, NoAnswer, Refused
 
 ANSWER_SECONDS = 60
-CALL_SECONDS = 40
+CALL_SECONDS = 60
 LINE_BYTES = 16 << 20
 READ_BYTES = 1 << 16
 

@@ -9,8 +9,8 @@ from .client import Client
 from .errors import Gone, Wrong
 from .program import Program, environment
 
-START_SECONDS = 20
-CONNECT_SECONDS = 10
+START_SECONDS = 60
+CONNECT_SECONDS = 60
 STOP_SECONDS = 60
 PAUSE_SECONDS = 0.005
 CRASH_LINES = 80

@@ -8,7 +8,7 @@ from .loopback import get, http
 from .program import Program, environment
 from .waiting import until, wait_until
 
-START_SECONDS = 20
+START_SECONDS = 60
 PAUSE_SECONDS = 0.01
 
 

@@ -7,7 +7,7 @@ import urllib.parse
 import urllib.request
 
 GET_SECONDS = 60
-HTTP_SECONDS = 20
+HTTP_SECONDS = 60
 
 
 def get(url, body=None, seconds=GET_SECONDS):

@@ -1,8 +1,10 @@
 """Where a test finds the programs, and where it works: folders and ports of its own."""
 
 import contextlib
+import errno
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -10,6 +12,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MEMORY = "/dev/shm"
+# Below the ports that Linux chooses for connections and for port 0 (ip_local_port_range), and above those of services.
+PORTS = range(16384, 32768)
+TRIES = 4096
+# The abstract sockets that reserve the ports of this process.
+reserved = []
 
 
 def products(argument=None, names=("grantd", "grantctl")):
@@ -41,9 +48,38 @@ def temporary_folder(prefix, in_memory=False):
 
 
 def free_ports(count=1):
-    """Different ports of loopback that were free a moment ago: held together, so that no two are the same."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of loopback that are free, and that the kernel and other tests do not choose while this process runs."""
+    ports = []
+    for _ in range(TRIES):
+        if len(ports) == count:
+            return ports
+        port = random.SystemRandom().choice(PORTS)
+        if is_reserved(port):
+            ports.append(port)
+    raise OSError(f"{len(ports)} of {count} ports are free")
+
+
+def is_reserved(port):
+    """Reserves the port among the tests of this machine; false: another test or program has it."""
+    with contextlib.ExitStack() as stack:
+        mark = stack.enter_context(socket.socket(socket.AF_UNIX))
+        try:
+            mark.bind(f"\0grantd-test-port-{port}")
+            for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+                if not is_free(family, host, port):
+                    return False
+        except OSError:
+            return False
+        reserved.append(mark)
+        stack.pop_all()
+        return True
+
+
+def is_free(family, host, port):
+    """Also if the machine has no such address."""
+    try:
+        with socket.socket(family) as one:
+            one.bind((host, port))
+    except OSError as error:
+        return error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    return True

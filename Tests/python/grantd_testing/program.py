@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-STOP_SECONDS = 15
+STOP_SECONDS = 30
 PAUSE_SECONDS = 0.003
 PR_SET_PDEATHSIG = 1
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
