@@ -332,7 +332,7 @@ def glewlwyd_error_page(stage, person):
     try:
         browser.page().call("Page.navigate", url=url)
         text = r"Error page in the browser\? Register\s+(http://127\.0\.0\.1:\d+/callback)\s+for\s+client\s+ID\s+nobody,"
-        uri = shown.until(text, 40)[1]
+        uri = shown.until(text)[1]
     finally:
         browser.close()
     same(uri, person.json("status")["callback"][0] + "/callback", "the redirect URI")

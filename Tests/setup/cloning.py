@@ -18,7 +18,7 @@ from person import Skip
 
 BACKEND = "/usr/lib/git-core/git-http-backend"
 GIT_SECONDS = 60
-PROVIDER_SECONDS = 10
+PROVIDER_SECONDS = 60
 
 
 def certificate(folder):

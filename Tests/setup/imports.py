@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.parse
 
@@ -15,6 +16,10 @@ from grantd_testing import Wrong, environment, wait_until
 from person import Skip, visit
 
 PROGRAM_SECONDS = 90
+# At which rclone listens for the end of a sign-in. It is one of the ports that the kernel chooses for connections.
+RCLONE_PORT = 53682
+# A connection that has ended keeps its port for a minute.
+PORT_SECONDS = 100
 
 
 def need(*names):
@@ -55,10 +60,31 @@ def imported(person, answer, account, *notes):
     person.token(account)
 
 
+@contextlib.contextmanager
+def held(port):
+    """No connection gets the port from the kernel, while a program with SO_REUSEADDR can listen there."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def is_bound():
+            with contextlib.suppress(OSError):
+                holder.bind(("127.0.0.1", port))
+                return True
+            return False
+
+        wait_until(is_bound, PORT_SECONDS, f"port {port} is free")
+        yield
+
+
 @case
 def import_rclone(stage, person):
     """The real rclone signs in by its own web server."""
     need("rclone")
+    with held(RCLONE_PORT):
+        sign_in_by_rclone(stage, person)
+
+
+def sign_in_by_rclone(stage, person):
     started(person)
     config = person.home / "rclone.conf"
     env = environment(person.home, RCLONE_CONFIG=str(config))
@@ -68,9 +94,15 @@ def import_rclone(stage, person):
     with open(person.home / "rclone.log", "wb") as log:
         rclone = subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
-        pattern = re.compile(r"http://127\.0\.0\.1:\d+/auth\?state=\S+")
-        log = person.home / "rclone.log"
-        visit(wait_until(lambda: pattern.search(log.read_text(errors="replace")), PROGRAM_SECONDS, "rclone's link")[0])
+        pattern = re.compile(r"http://127\.0\.0\.1:\d+/auth\?state=\S+(?=\s)")
+
+        def shown():
+            return (person.home / "rclone.log").read_text(errors="replace")
+
+        wait_until(lambda: pattern.search(shown()) or rclone.poll() is not None, PROGRAM_SECONDS, "rclone's link")
+        if not (link := pattern.search(shown())):
+            raise Wrong(f"rclone ends without a link: {shown()}")
+        visit(link[0])
         same(rclone.wait(PROGRAM_SECONDS), 0, "the exit status of rclone")
     finally:
         rclone.kill()
@@ -102,7 +134,7 @@ def import_oidc_agent(stage, person):
     try:
         with open(person.home / "gen.log", "wb") as log:
             gen = subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        pattern = re.compile(re.escape(stage.closed.issuer) + r"/authorize\?\S+")
+        pattern = re.compile(re.escape(stage.closed.issuer) + r"/authorize\?\S+(?=\s)")
 
         def shown_log():
             return (person.home / "gen.log").read_text(errors="replace")

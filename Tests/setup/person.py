@@ -17,9 +17,9 @@ import urllib.request
 
 from grantd_testing import Wrong, environment, wait_until
 
-COMMAND_SECONDS = 60
-PROMPT_SECONDS = 30
-END_SECONDS = 20
+COMMAND_SECONDS = 120
+PROMPT_SECONDS = 90
+END_SECONDS = 60
 ROWS = 24
 # What may be wider than the terminal: it is copied as a whole.
 WHOLE = re.compile(r"https?://|^\s{2}|^\s*grantctl |^# ")
