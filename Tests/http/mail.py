@@ -7,7 +7,7 @@ import socket
 
 from grantd_testing import StreamServer
 
-READ_SECONDS = 30
+READ_SECONDS = 60
 
 
 class Mailbox(StreamServer):

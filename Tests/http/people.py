@@ -9,7 +9,7 @@ import sys
 
 from rig import Skip, need
 
-RUN_SECONDS = 60
+RUN_SECONDS = 120
 HERE = pathlib.Path(__file__).resolve().parent
 SYSTEM_PYTHON = "/usr/bin/python3"
 
@@ -57,7 +57,7 @@ def ask(uid, place, method, target, body=None, fields=(), inside=()):
 def curl(uid, *arguments, inside=()):
     """Status and body, by curl."""
     done = subprocess.run(
-        [*as_user(uid), *inside, shutil.which("curl", path="/usr/bin:/bin"), "-q", "-sS", "--noproxy", "*", "-m", "20",
+        [*as_user(uid), *inside, shutil.which("curl", path="/usr/bin:/bin"), "-q", "-sS", "--noproxy", "*", "-m", "60",
          "-w",
          "\n%{http_code}", *map(str, arguments)], capture_output=True, text=True, timeout=RUN_SECONDS, cwd="/",
         env={"PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL)

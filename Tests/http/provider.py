@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 
-HOLD_SECONDS = 30
+HOLD_SECONDS = 60
 LIFETIME_SECONDS = 3600
 # SubjectPublicKeyInfo of a P-256 key up to its coordinates (RFC 5480 §2).
 P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200 04")
@@ -43,11 +43,11 @@ class Token:
 
 @dataclasses.dataclass
 class Asked:
-    """A token request, and when it came."""
+    """A token request, and whether its answer was held back."""
 
-    at: float
     form: dict
     headers: object
+    is_held: bool
 
 
 class Provider(http.server.ThreadingHTTPServer):
@@ -105,7 +105,8 @@ class Provider(http.server.ThreadingHTTPServer):
 
     def hold(self, name):
         """Answers for the account wait until the event is set."""
-        event = self.held[name] = threading.Event()
+        with self.lock:
+            event = self.held[name] = threading.Event()
         return event
 
     # ---- proofs (RFC 9449)
@@ -181,8 +182,9 @@ class Connection(http.server.BaseHTTPRequestHandler):
         token = form.get("refresh_token", "")
         name = token.removeprefix("rt-") if token else section
         with server.lock:
-            server.asked[name].append(Asked(time.monotonic(), form, self.headers))
-        if name in server.held and not server.held[name].wait(HOLD_SECONDS):
+            held = server.held.get(name)
+            server.asked[name].append(Asked(form, self.headers, held is not None))
+        if held and not held.wait(HOLD_SECONDS):
             return self.json({"error": "server_error"}, 500)
         fault = server.faults.get(name)
         if fault == "close":

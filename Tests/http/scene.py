@@ -18,8 +18,8 @@ from rig import HOST, Ran, Skip, must
 from sts import TokenService
 from wire import ask
 
-START_SECONDS = 20
-COMMAND_SECONDS = 60
+START_SECONDS = 60
+COMMAND_SECONDS = 120
 # Of grantctl: its status.
 LOGIN_REQUIRED = 3
 PAUSE_SECONDS = 0.05

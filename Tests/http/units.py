@@ -17,16 +17,16 @@ from grantd_testing import wait_until
 from provider import Provider
 from scene import Broker
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 NOBODY, PERSON = "65534", "games"
 DATA = ["-d", "grant_type=client_credentials", "-d", "client_id=robot"]
-ASK = ["curl", "-q", "-sS", "-m", "10", "-w", "\n%{http_code}", *DATA]
+ASK = ["curl", "-q", "-sS", "-m", "60", "-w", "\n%{http_code}", *DATA]
 RULES = ('[[rule]]\nunit = "reader.service"\naccounts = ["robot"]\naccess = ["use"]\n'
          '[[rule]]\nuser = "{person}"\nuser_unit = "mine.service"\naccounts = ["robot"]\naccess = ["use"]\n')
 
 
 def status(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.stdout.rpartition("\n")[2] or done.stderr
 
 

@@ -5,7 +5,7 @@ import re
 import socket
 import time
 
-READ_SECONDS = 15
+READ_SECONDS = 60
 PIECE_BYTES = 1 << 16
 HEAD_BYTES = 1 << 18
 NO_BODY = {204, 304}
@@ -184,10 +184,12 @@ def ask(place, method, target, body=None, fields=(), seconds=READ_SECONDS):
         return Reader(stream, seconds).answer(method)
 
 
-def raw(place, data, seconds=READ_SECONDS, quiet=0.3, first=None):
+def raw(place, data, seconds=READ_SECONDS, quiet=0.3, first=None, expected=1, closes=False):
     """All answers to these bytes until the other side closes, or is silent for `quiet`; and whether it closed.
 
     `first`: how long the first answer may take, where there may be none. Of HEAD only the first request may be.
+    Until `expected` answers have come and the last is not an error, silence is no end; nor before the other side closes
+    if it `closes`.
     """
     is_head = data.lstrip().startswith(b"HEAD ")
     answers, end = [], time.monotonic() + seconds
@@ -198,7 +200,8 @@ def raw(place, data, seconds=READ_SECONDS, quiet=0.3, first=None):
             pass
         reader = Reader(stream, seconds)
         while time.monotonic() < end:
-            stream.settimeout(quiet if answers else first or seconds)
+            is_complete = len(answers) >= expected or (answers and answers[-1].status >= 400)
+            stream.settimeout(seconds if closes or not is_complete else quiet if answers else first or seconds)
             try:
                 if not reader.kept and not reader.more():
                     return answers, True

@@ -73,13 +73,17 @@ def aws_lifetime(scene):
         for count in (1, 2):
             must(aws(scene).status == 200 and len(assumed(scene)) == count,
                  f"{len(assumed(scene))} exchanges, not {count}")
-        scene.sts.lifetime = 16 * 60 + 4
+        scene.sts.lifetime = 16 * 60 + 1
         aws(scene)
-        aws(scene)
-        must(len(assumed(scene)) == 3, f"{len(assumed(scene))} exchanges, not 3")
-        time.sleep(5)
+        time.sleep(2)
         aws(scene)
         must(len(assumed(scene)) == 4, f"{len(assumed(scene))} exchanges, not 4")
+        # A minute, in which a busy machine has the next answer.
+        forget(scene)
+        scene.sts.lifetime = 17 * 60
+        aws(scene)
+        aws(scene)
+        must(len(assumed(scene)) == 1, f"{len(assumed(scene))} exchanges, not 1")
     finally:
         scene.sts.lifetime = None
 
@@ -89,7 +93,7 @@ def aws_processes(scene):
     forget(scene)
     words = [find("curl"), "-q", "-sS", "-f", "-H", "Accept: application/json", f"{scene.broker.url}/aws/prod"]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=scene.environment()) for _ in range(PROCESSES)]
-    found = [process.communicate(timeout=60)[0] for process in running]
+    found = [process.communicate(timeout=120)[0] for process in running]
     must(all(json.loads(one)["AccessKeyId"] == "ASIATEST" for one in found), f"{found[:2]}")
     must(len(assumed(scene)) == 1, f"{len(assumed(scene))} exchanges")
 

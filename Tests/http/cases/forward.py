@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import threading
 import time
 
 from grantd_testing import wait_until
@@ -10,6 +11,7 @@ from wire import Reader, ask, dial, raw, request
 
 KEPT_BYTES = 1 << 20
 TOGETHER = 40
+WAIT_SECONDS = 60
 
 
 def forward(scene, method, path, body=None, fields=(), account="work", **more):
@@ -200,7 +202,7 @@ def upgrade(scene):
     url = f"{scene.broker.url}/forward/work/echo"
     for words in (["--http2"], ["-H", "Connection: Upgrade", "-H", "Upgrade: websocket"],
                   ["-H", "Connection: Upgrade", "-H", "Upgrade: x", "-d", "hello"]):
-        done = scene.run("curl", "-q", "-sS", "-m", "10", *words, url, url)
+        done = scene.run("curl", "-q", "-sS", "-m", "50", *words, url, url)
         must(done.status == 0 and done.out.count('"method"') == 2, f"{words}: {done.status} {done.text[-300:]}")
         must("upgrade" not in done.out, f"{words}: {done.out}")
 
@@ -245,6 +247,8 @@ def refused_together(scene):
 @case("forward.early_answers")
 def early_answers(scene):
     """An answer that is over before the request is: the request is cut, and nobody else notices."""
+    answered = threading.Semaphore(0)
+
     def action(exchange):
         exchange.is_read, exchange.closes = True, True
         exchange.head(413, [("Transfer-Encoding", "chunked")])
@@ -252,13 +256,14 @@ def early_answers(scene):
             exchange.chunk(b"too much" * 4000)
         exchange.send(b"0\r\n\r\n")
         # To close on what was not read would take the answer away.
-        time.sleep(0.3)
+        answered.acquire(timeout=WAIT_SECONDS)
     scene.upstream.route("over", action)
     for fields in ([("Transfer-Encoding", "chunked")], [("Content-Length", "500000")]):
         for _ in range(3):
             with dial(scene.broker.address) as stream:
                 stream.sendall(request("POST", "/forward/work/over", scene.broker.address, fields=fields) + b"3\r\nabc\r\n")
                 answer = Reader(stream).answer("POST")
+                answered.release()
                 must(answer.status == 413 and len(answer.body) == 128_000, f"{answer.status} {len(answer.body)}")
     must(echoed(forward(scene, "GET", "/echo"))["method"] == "GET", "another request")
 
@@ -497,5 +502,5 @@ def audit(scene):
     def rows():
         records = scene.broker.json("audit", "--account", account)["records"]
         return [row for row in records if row["action"] in ("use", "release")]
-    found = wait_until(rows, 10, "the trail has the use")
+    found = wait_until(rows, WAIT_SECONDS, "the trail has the use")
     must(all("uid" in row for row in found) and all(row["action"] == "use" for row in found), f"{found}")

@@ -12,7 +12,7 @@ import time
 
 import people
 from cases.token import FORM, WAIT_SECONDS, credentials, granted
-from grantd_testing import wait_until
+from grantd_testing import free_ports, wait_until
 from rig import Skip, case, has, must
 from scene import ASKING, CAPPED, OTHER, SENDER, USER
 from wire import ask, raw
@@ -23,7 +23,7 @@ ROUNDS, LONG_ROUNDS = 400, 10_000
 CURL_USER = 4714
 # A refusal counts as ten requests (`refusal_cost`): not so many that the user is held back.
 ASKED = 100
-UNITS_SECONDS = 120
+UNITS_SECONDS = 300
 DATA = ["-d", "grant_type=client_credentials", "-d", "client_id=work"]
 
 
@@ -118,7 +118,7 @@ def addresses(scene):
 @case("peer.moved_port")
 def moved_port(scene):
     """The old port is given up only when the new one is served: until then another user could take it."""
-    with scene.another(scene.plain()) as broker, socket.create_server(("127.0.0.1", 0)) as taken:
+    with scene.another(scene.plain()) as broker, socket.create_server(("127.0.0.1", free_ports()[0])) as taken:
         broker.imported("p", "work")
         old = broker.address
         text = broker.config.read_text()
@@ -153,8 +153,7 @@ def two_reloads(scene):
         text = broker.config.read_text()
         command = [broker.products / "grantctl", "--socket", broker.socket, "reload"]
         for number in range(8):
-            with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-                ports = [made.getsockname()[1] for made in (one, two)]
+            ports = free_ports(2)
             reloads = []
             # The same port twice, or another one.
             for port in (ports[number % 2], ports[1]):
@@ -375,9 +374,7 @@ for line in sys.stdin:
 def reused_ports(scene):
     """A user dies, and another connects from the same port: never with the first one's token."""
     broker = scene.system
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        source = free.getsockname()[1]
+    (source,) = free_ports()
     rounds = LONG_ROUNDS if scene.is_long else ROUNDS
     programs = []
     try:
@@ -455,7 +452,7 @@ print(json.dumps(sorted(found)))
     programs = [subprocess.Popen(people.command(uid, text, json.dumps([broker.address, BODY, ASKED])),
                                  stdout=subprocess.PIPE,
                                  text=True, cwd="/", stdin=subprocess.DEVNULL) for uid in (USER, OTHER) * 3]
-    found = [json.loads(program.communicate(timeout=60)[0]) for program in programs]
+    found = [json.loads(program.communicate(timeout=120)[0]) for program in programs]
     must(found == [[200], [400]] * 3, f"{found} after {time.monotonic() - begun:.1f} s")
     granted(scene, credentials(scene, "work"))
 

@@ -15,7 +15,7 @@ RULED, FREE = 4721, 4722
 # Without a rule, and one for whose requests the user is asked.
 UNRULED, ASKING = 4723, 4724
 LISTED = 25
-START_SECONDS = 20
+START_SECONDS = 60
 
 FORWARD = """
 import json, sys
@@ -32,7 +32,7 @@ SEND = """
 import json, socket, sys
 path, rows = json.loads(sys.argv[1])
 with socket.socket(socket.AF_UNIX) as stream:
-    stream.settimeout(30)
+    stream.settimeout(60)
     stream.connect(path)
     lines = stream.makefile("rb")
     for row in rows:

@@ -13,15 +13,19 @@ from grantd_testing import wait_until
 from rig import case, must
 from wire import Broken, Reader, ask, dial, request
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 # What running requests get, and a little.
-SHUTDOWN_SECONDS = 20
+SHUTDOWN_SECONDS = 55
 STALLED_SECONDS = 660
 UPLOAD_BYTES = 100 << 20
 PIECE = b"p" * (64 << 10)
 # Above what it takes idle.
 MEMORY_BYTES = 40 << 20
 LATENCY_SECONDS, EVENTS = 0.005, 40
+# On a busy machine the way of an event takes so many times the direct one; less than a delayed ACK takes.
+LATENCY_FACTOR, MOST_LATENCY_SECONDS, ROUNDS = 6, 0.03, 6
+# A client leaves, and the server learns it in this time, at best of three.
+LEFT_SECONDS = 5
 SLOW_BYTES = 200 << 20
 # What the kernel's buffers on the way may hold: two sockets, each of some megabytes.
 BUFFERED_BYTES = 48 << 20
@@ -85,12 +89,15 @@ def first_event(scene):
     """The clock is one for all processes of a machine."""
     scene.upstream.route("events", events)
     token = scene.broker.token("work")
-    differences = []
-    for _ in range(3):
+    found = []
+    for _ in range(ROUNDS):
         direct = first_events(scene.upstream.port, "/events", token)
         through = first_events(scene.broker.address, "/forward/work/events", token)
-        differences.append(through - direct)
-    must(min(differences) <= LATENCY_SECONDS, f"{[f'{1000 * one:.1f} ms' for one in differences]} later than direct")
+        found.append(f"{1000 * through:.1f} ms, {1000 * direct:.1f} ms direct")
+        most = min(max(LATENCY_SECONDS, LATENCY_FACTOR * direct), MOST_LATENCY_SECONDS)
+        if through - direct <= most:
+            return
+    must(False, f"the first event takes {'; '.join(found)}")
 
 
 @case("forward.both_ways")
@@ -137,7 +144,7 @@ def long_idle(scene):
                 time.sleep(seconds)
             exchange.send(b"0\r\n\r\n")
     scene.upstream.route("idle", action)
-    answer = forward(scene, "GET", "/idle", seconds=3 * seconds)
+    answer = forward(scene, "GET", "/idle", seconds=WAIT_SECONDS + seconds)
     must(answer.is_whole and answer.body == b"data: 0\n\ndata: 1\n\n", f"{answer}")
 
 
@@ -176,11 +183,11 @@ def upload_by_curl(scene):
     for words in (["-T", path], ["--data-binary", f"@{path}"], ["-T", "-"], ["-H", "Transfer-Encoding: chunked", "-d",
                                                                              "@" + str(path)]):
         begun = time.monotonic()
-        done = scene.run("curl", "-q", "-sS", "-f", "-H", "Expect: 100-continue", "--expect100-timeout", "10", *words,
-                         url,
+        done = scene.run("curl", "-q", "-sS", "-f", "-H", "Expect: 100-continue", "--expect100-timeout", str(WAIT_SECONDS),
+                         *words, url, seconds=2 * WAIT_SECONDS,
                          text="x" * (5 << 20) if "-" in words else None).ok()
         must(done.out == f"{5 << 20} None", f"{words[:2]}: {done.out}")
-        must(time.monotonic() - begun < 5, f"{words[:2]}: curl waited for 100")
+        must(time.monotonic() - begun < WAIT_SECONDS, f"{words[:2]}: curl waited for 100")
 
 
 @case("forward.slow_upstream")
@@ -224,8 +231,12 @@ def slow_reader(scene):
     scene.upstream.route("flood", action)
     with Watch(scene) as watch, dial(scene.broker.address) as stream:
         stream.sendall(request("GET", "/forward/work/flood", scene.broker.address))
-        time.sleep(2)
-        must(0 < state["sent"] <= BUFFERED_BYTES, f"{state['sent'] >> 20} MiB were taken that nobody reads")
+        wait_until(lambda: state["sent"], WAIT_SECONDS, "the server's answer begins")
+        before = 0
+        while state["sent"] != before:
+            before = state["sent"]
+            must(before <= BUFFERED_BYTES, f"{before >> 20} MiB were taken that nobody reads")
+            time.sleep(2)
         answer = forward(scene, "GET", "/echo")
         must(answer.status == 200, "others wait")
         reader, count = Reader(stream, WAIT_SECONDS), 0
@@ -259,7 +270,7 @@ def client_leaves(scene):
             stream.sendall(request("GET", "/forward/work/ticks", scene.broker.address))
             Reader(stream).answer_head()
     wait_until(lambda: len(gone) == 3, WAIT_SECONDS, "the server sees that the clients are gone")
-    must(max(gone) < 5, f"{gone}")
+    must(min(gone) < LEFT_SECONDS, f"{gone}")
     # In the middle of what it sends: the server must not take it for whole.
     taken = []
 
@@ -396,22 +407,24 @@ def shutdown(scene):
 @case("forward.partial_event")
 def partial_event(scene):
     """The end of an event looks like the beginning of a token: it comes nevertheless, while the stream stays open."""
-    token = scene.broker.token("work")
+    token, has_come, came = scene.broker.token("work"), threading.Event(), []
 
     def action(exchange):
         if not exchange.refused():
             exchange.head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
             exchange.chunk(b"data: x\n\n" + token[:1].encode())
-            time.sleep(0.5)
+            came.append(has_come.wait(WAIT_SECONDS / 2))
             exchange.chunk(b"data: y\n\n")
             exchange.send(b"0\r\n\r\n")
     scene.upstream.route("partial", action)
     with dial(scene.broker.address) as stream:
-        begun = time.monotonic()
         stream.sendall(request("GET", "/forward/work/partial", scene.broker.address))
         reader = Reader(stream)
         reader.answer_head()
-        must(next(reader.chunks()).startswith(b"data: x\n\n") and time.monotonic() - begun < 0.4, "the event waited")
+        chunks = reader.chunks()
+        must(next(chunks).startswith(b"data: x\n\n"), "another event")
+        has_come.set()
+        must(isinstance(list(chunks)[-1], list) and came == [True], "the event waited for the next")
 
 
 # ---- servers out of order
@@ -491,10 +504,12 @@ def stalled(scene):
                                                       setattr(exchange, "closes", True)))
     with dial(scene.broker.address) as stream:
         stream.sendall(request("GET", "/forward/work/stalled", scene.broker.address))
-        begun = time.monotonic()
+        waits = []
         for _ in range(20):
+            begun = time.monotonic()
             must(forward(scene, "GET", "/echo").status == 200, "others are served")
-        must(time.monotonic() - begun < 5, "others wait")
+            waits.append(time.monotonic() - begun)
+        must(sorted(waits)[10] < 1, f"others wait: {waits}")
         if scene.is_long:
             own_error(Reader(stream, STALLED_SECONDS).answer(), 504)
     event.set()
