@@ -16,8 +16,8 @@ import urllib.request
 
 from grantd_testing import CommandedDaemon, Program, Wrong, environment, free_ports
 
-ANSWER_SECONDS = 40
-LOGIN_SECONDS = 20
+ANSWER_SECONDS = 120
+LOGIN_SECONDS = 60
 PROVIDER, DOWN = "people", "down"
 # Each has an account, whose tokens it refuses.
 EXAMPLES = ("mail", "python", "js", "go", "c", "swift")
@@ -229,7 +229,7 @@ class Stage:
                 f'authorization_endpoint = "{place}/authorize"\nclient_secret_file = "{secret}"\nscopes = ["x"]\n'
                 'allow_insecure_http = true\n')
         accounts = {"work": PROVIDER, "off": DOWN} | {f"work-{language}": PROVIDER for language in self.languages}
-        accounts |= {f"adapter-{number}": PROVIDER for number in range(1, 7)}
+        accounts |= {f"adapter-{number}": PROVIDER for number in range(1, 8)}
         accounts |= {f"example-{name}": PROVIDER for name in EXAMPLES}
         for account, provider in accounts.items():
             text += f'[account.{account}]\nprovider = "{provider}"\ngrant = "client_credentials"\n'
@@ -252,7 +252,7 @@ class Stage:
         started = json.loads(self.daemon.ctl(
             "call", "login.start", json.dumps({"provider": PROVIDER, "account": account})).stdout)
         self.open(next(one["url"] for one in started["destinations"] if one["kind"] == "browser"))
-        done = self.daemon.ctl("call", "login.wait", json.dumps({"login_id": started["login_id"], "timeout": 10}))
+        done = self.daemon.ctl("call", "login.wait", json.dumps({"login_id": started["login_id"], "timeout": 50}))
         must(json.loads(done.stdout).get("state") == "completed", f"no login: {done.stdout} {done.stderr}")
 
     def close(self):
@@ -293,8 +293,8 @@ class Driver:
         except queue.Empty:
             raise Wrong(f"the driver does not answer within {seconds} s") from None
         if line is None:
-            self.process.wait(5)
-            self.threads[1].join(5)
+            self.process.wait(ANSWER_SECONDS)
+            self.threads[1].join(ANSWER_SECONDS)
             raise Wrong(f"the driver ended with {self.process.returncode}: {self.errors[-1500:].decode(errors='replace')}")
         answer = json.loads(line)
         if "skip" in answer:
@@ -332,7 +332,7 @@ class Driver:
             self.process.kill()
             self.process.wait()
             raise Wrong("the driver does not end") from None
-        self.threads[1].join(5)
+        self.threads[1].join(ANSWER_SECONDS)
         return self.process.returncode, self.errors.decode(errors="replace")
 
 

@@ -14,7 +14,9 @@ from logins import case
 from scene import must, same
 from streaming import VERSION, Streaming
 
-ANSWER_SECONDS = 20
+ANSWER_SECONDS = 60
+# An error that waits for nothing, at best of some measurements.
+PROMPT_SECONDS, TRIES = 1, 3
 OFF = '[http]\nlisten = "127.0.0.1:0"\n'
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
     "protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}
@@ -210,14 +212,17 @@ def bridge_without_sign_in(scene):
     must("grantctl login" in error["message"], f"the message: {error}")
     broker.login(scene.url(server), "notes")
     client.begin()
-    authorization.refreshes.clear()
-    authorization.tokens.clear()
-    began = time.monotonic()
-    error = client.ask(1, "tools/list")["error"]
-    must("grantctl login 127.0.0.1 notes" in error["message"], f"the message: {error}")
-    must(time.monotonic() - began < 1, "the error comes late")
-    broker.login(scene.url(server), "notes")
-    must("result" in client.ask(2, "tools/list"), "the answer after the sign-in")
+    times = []
+    while not times or min(times) >= PROMPT_SECONDS and len(times) < TRIES:
+        authorization.refreshes.clear()
+        authorization.tokens.clear()
+        began = time.monotonic()
+        error = client.ask(2 * len(times) + 1, "tools/list")["error"]
+        times.append(time.monotonic() - began)
+        must("grantctl login 127.0.0.1 notes" in error["message"], f"the message: {error}")
+        broker.login(scene.url(server), "notes")
+        must("result" in client.ask(2 * len(times), "tools/list"), "the answer after the sign-in")
+    must(min(times) < PROMPT_SECONDS, f"the error comes after {times} s")
 
 
 @case

@@ -18,7 +18,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE / "peers"
 LIFETIME_SECONDS = 6
 CALLS, PAUSE_SECONDS = 40, 0.5
-START_SECONDS = 30
+START_SECONDS = 90
+# An error comes in this time, at best of some measurements.
+ERROR_SECONDS, TRIES = 2, 3
 
 
 @case
@@ -165,9 +167,12 @@ class Events:
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         self.lines = []
         threading.Thread(target=lambda: self.lines.extend(iter(self.process.stdout.readline, "")), daemon=True).start()
-        # The subscription is one request after the connection.
-        wait_until(lambda: broker.call("broker.status") and self.process.poll() is None, START_SECONDS, "the subscription")
-        time.sleep(1)
+
+        def is_subscribed():
+            broker.must("reload")
+            return self.lines
+
+        wait_until(is_subscribed, START_SECONDS, "an event of a reload")
 
     def find(self, kind):
         return wait_until(lambda: next((event for line in list(self.lines) if (event := json.loads(line))["type"] == kind), None),
@@ -229,11 +234,15 @@ def ended_grant(scene):
     reader = threading.Thread(target=lambda: lines.extend(iter(lambda: client.stdout.readline().strip(), "")), daemon=True)
     reader.start()
     wait_until(lambda: lines, START_SECONDS, "the first answer")
-    broker.must("logout", "notes")
-    began = time.monotonic()
-    wait_until(lambda: any("error" in line for line in lines), START_SECONDS, "the error")
-    must(time.monotonic() - began < 2, "the error comes late")
-    broker.login(resource, "notes")
-    count = len(lines)
-    wait_until(lambda: any("sum" in line for line in lines[count:]), START_SECONDS, f"an answer after the sign-in: {lines}")
+    times = []
+    while not times or min(times) >= ERROR_SECONDS and len(times) < TRIES:
+        count = len(lines)
+        broker.must("logout", "notes")
+        began = time.monotonic()
+        wait_until(lambda: any("error" in line for line in lines[count:]), START_SECONDS, "the error")
+        times.append(time.monotonic() - began)
+        broker.login(resource, "notes")
+        count = len(lines)
+        wait_until(lambda: any("sum" in line for line in lines[count:]), START_SECONDS, f"an answer after the sign-in: {lines}")
+    must(min(times) < ERROR_SECONDS, f"the error comes after {times} s")
     client.kill()

@@ -61,7 +61,7 @@ def consent_that_does_not_come(scene):
     began = time.monotonic()
     status, answer, _ = broker.forward("notes/mcp", LIST)
     same((status, answer["error"]["data"]["reason"]), (200, "scope_not_granted"), "the answer")
-    must(4 < time.monotonic() - began < 15, f"the wait is {time.monotonic() - began} s")
+    must(4 < time.monotonic() - began < 45, f"the wait is {time.monotonic() - began} s")
     found = []
     caller = threading.Thread(target=lambda: found.append(broker.forward("notes/mcp", LIST)[1]))
     caller.start()

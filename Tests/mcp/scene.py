@@ -10,9 +10,9 @@ import urllib.parse
 from grantd_testing import CommandedDaemon, Program, Wrong, environment, free_ports, redirected, wait_until
 from servers import Authorization, Resource
 
-COMMAND_SECONDS = 60
-LOGIN_SECONDS = 15
-START_SECONDS = 30
+COMMAND_SECONDS = 120
+LOGIN_SECONDS = 60
+START_SECONDS = 90
 PAUSE_SECONDS = 0.02
 
 

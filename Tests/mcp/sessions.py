@@ -21,7 +21,8 @@ from streaming import Streaming
 SHORT, LONG = (40, 120, 8, 2), (600, 500, 20, 2)
 EVENTS = 40
 # Of a debug build next to other stages. `Tests/http/run forward.first_event` has the limit of a release build.
-LATER_MILLISECONDS = 40
+# As many times the direct way on a busy machine, and less than what is between the event and the answer's end.
+LATER_MILLISECONDS, LATER_FACTOR, MOST_LATER_MILLISECONDS = 40, 6, 80
 PROCESSES = 20
 # Seconds of many processes, and the lifetime of their tokens.
 SHORT_CROWD, LONG_CROWD = (20, 5), (600, 30)
@@ -75,7 +76,8 @@ def long_session(scene):
         same(own, ["add"] + [f"sum {number + 1}" for number in range(calls)], "the answers")
     refreshes = log.read_text().count("REFRESHED")
     must(refreshes >= seconds / lifetime - 1, f"only {refreshes} refreshes")
-    direct = subprocess.run([program, PEERS / "sdk_client.py", url, "10", "0.1"], capture_output=True, text=True, timeout=60)
+    direct = subprocess.run([program, PEERS / "sdk_client.py", url, "10", "0.1"], capture_output=True, text=True,
+                            timeout=START_SECONDS)
     same(direct.stdout.split("\n")[:2], ["sum 1", "sum 2"], "the answers by HTTP after the restarts")
     print(f"# {calls} calls in {seconds} s with tokens of {lifetime} s and {restarts} restarts: 0 failed, {refreshes} refreshes")
 
@@ -117,7 +119,8 @@ def first_event_later(scene):
         through.append(first_event(broker.address, "/forward/notes/mcp", {"Mcp-Session-Id": session}))
     base, later = (statistics.quantiles(times, n=4)[0] for times in (direct, through))
     print(f"# first event: {base:.2f} ms directly, {later - base:.2f} ms later through the broker")
-    must(later - base < LATER_MILLISECONDS, f"the first event comes {later - base:.1f} ms later")
+    most = min(max(LATER_MILLISECONDS, LATER_FACTOR * base), MOST_LATER_MILLISECONDS)
+    must(later - base < most, f"the first event comes {later - base:.1f} ms later")
 
 
 @case
@@ -149,15 +152,17 @@ def many_processes(scene):
         counts.append(number)
 
     threads = [threading.Thread(target=work, args=(client,)) for client in clients]
+    began = time.monotonic()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(seconds + 2 * START_SECONDS)
+    took = time.monotonic() - began
     same(failed, [], "the calls that failed")
     same(len(counts), PROCESSES, "the clients that came to the end")
     forms = [form for form in authorization.forms("/token") if form["grant_type"] == "refresh_token"]
     used = [form["refresh_token"] for form in forms]
     same(len(used), len(set(used)), "refresh tokens that were used once")
-    must(seconds / lifetime - 2 <= len(forms) <= seconds / lifetime * 3 + 2, f"{len(forms)} refreshes in {seconds} s")
+    must(seconds / lifetime - 2 <= len(forms) <= took / lifetime * 3 + 2, f"{len(forms)} refreshes in {took:.0f} s")
     same(len([form for form in authorization.forms("/token") if form["grant_type"] == "authorization_code"]), 1, "sign-ins")
     print(f"# {PROCESSES} processes, {sum(counts)} calls in {seconds} s: {len(forms)} refreshes, 0 failed")

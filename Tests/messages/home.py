@@ -9,9 +9,9 @@ from grantd_testing import BlockingClient, Program, Wrong, environment, free_por
 from provider import Provider
 from screen import Terminal
 
-START_SECONDS = 20
-COMMAND_SECONDS = 60
-LOGIN_SECONDS = 20
+START_SECONDS = 60
+COMMAND_SECONDS = 120
+LOGIN_SECONDS = 50
 PAUSE_SECONDS = 0.02
 SOCKET = "grantd/grantd.sock"
 

@@ -13,7 +13,7 @@ import time
 
 from grantd_testing import Wrong
 
-SECONDS = 30
+SECONDS = 90
 READ_BYTES = 1 << 16
 TAB_COLUMNS = 8
 # Control sequences of ECMA-48, and a title (OSC).
@@ -117,7 +117,7 @@ class Terminal:
         while time.monotonic() < end and self.pump(0.1):
             pass
         try:
-            self.status = self.process.wait(1)
+            self.status = self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             raise Wrong(f"the program does not end: {self.text[-800:]!r}") from None
         # The master has the settings of the slave.

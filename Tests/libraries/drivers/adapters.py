@@ -45,14 +45,14 @@ def botocore(client, command):
 
 def imap(client, command):
     from grantd.adapters.mail import imap_login
-    with imaplib.IMAP4("127.0.0.1", command["port"], timeout=10) as server:
+    with imaplib.IMAP4("127.0.0.1", command["port"], timeout=60) as server:
         imap_login(server, command["account"], "ada@example.com", command["mechanism"], client=client)
         return {"state": server.state}
 
 
 def smtp(client, command):
     from grantd.adapters.mail import smtp_login
-    with smtplib.SMTP("127.0.0.1", command["port"], timeout=10) as server:
+    with smtplib.SMTP("127.0.0.1", command["port"], timeout=60) as server:
         server.ehlo()
         smtp_login(server, command["account"], "ada@example.com", command["mechanism"], client=client)
         return {"state": "AUTH"}

@@ -9,7 +9,10 @@ from home import must
 from table import case
 
 # An answer is to come within the time of a key press; a debug build on a busy machine gets more.
-MOST_SECONDS = 0.5
+MOST_SECONDS, TRIES = 0.5, 3
+WAIT_SECONDS = 30
+# In which the shell shows nothing more.
+QUIET_SECONDS = 0.6
 LINES = (
     # The command line, some of its candidates, and some that are none.
     ("grantctl sta", ["status"], ["token"]),
@@ -44,10 +47,20 @@ def judge(line, found, wanted, unwanted):
 
 
 def run(home, *arguments):
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=20, env=home.environment(),
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, env=home.environment(),
                           stdin=subprocess.DEVNULL)
     must(done.returncode == 0 and not done.stderr, f"{arguments[0]}: {done.stderr}")
     return done.stdout.splitlines()
+
+
+def timed(times, *arguments):
+    """Some measurements, until one is good."""
+    while True:
+        began = time.monotonic()
+        found = run(*arguments)
+        times.append(time.monotonic() - began)
+        if times[-1] < MOST_SECONDS * 4 or len(times) == TRIES:
+            return found
 
 
 def prepared(home):
@@ -63,13 +76,13 @@ def bash(home):
     path = script("bash")
     for line, wanted, unwanted in LINES:
         words = line.split(" ")
-        began = time.monotonic()
-        found = run(home, "bash", "--norc", "-c", """
+        times = []
+        found = timed(times, home, "bash", "--norc", "-c", """
             . "$1"; shift
             COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
             _grantctl grantctl "${COMP_WORDS[COMP_CWORD]}"
             printf '%s\\n' "${COMPREPLY[@]}" """, "bash", path, *words)
-        must(time.monotonic() - began < MOST_SECONDS * 4, f"{line!r} takes {time.monotonic() - began:.1f} s")
+        must(min(times) < MOST_SECONDS * 4, f"{line!r} takes {times} s")
         judge(line, found, wanted, unwanted)
     # The parameters of a method are those of its example.
     found = run(home, "bash", "--norc", "-c", """
@@ -104,8 +117,13 @@ def zsh(home):
         before = len(terminal.text)
         # The list of candidates, or the only one in the line. Ctrl-U clears the line.
         terminal.type(f"{line}\t\t")
-        terminal.read_for(0.6)
-        text = terminal.text[before:]
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            length = len(terminal.text)
+            terminal.read_for(QUIET_SECONDS)
+            text = terminal.text[before:]
+            if len(terminal.text) == length and all(name in text for name in wanted):
+                break
         terminal.type("\x15")
         terminal.read_for(0.1)
         for name in wanted:

@@ -15,7 +15,7 @@ from .locking import locks, unlock
 
 PYTHON = "/usr/bin/python3"
 SERVICES = pathlib.Path(__file__).resolve().parent.parent / "desktop_bus.py"
-SECONDS = 30
+SECONDS = 60
 QUIET_SECONDS = 2
 
 

@@ -14,7 +14,7 @@ from table import case
 PASSPHRASE = "eleven small 7 boats"
 USER = pwd.getpwuid(os.getuid()).pw_name
 STATE = ".local/state/grantd"
-LOCK_SECONDS = 20
+LOCK_SECONDS = 60
 
 
 def memory(pid):

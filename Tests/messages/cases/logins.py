@@ -12,7 +12,7 @@ from table import case
 
 PENDING = Answer.error("authorization_pending")
 CODE = "WDJB-MJHT"
-PAGE_SECONDS = 20
+PAGE_SECONDS = 60
 QR = re.compile("[█▀▄ ]*[█▀▄]{8}")
 
 
@@ -60,8 +60,9 @@ def interrupt_at_page(home):
     """Ctrl-C while the browser opens ends the login at the broker, too."""
     home.start(demo=home.provider())
     page, browser = home.folder / "page", home.folder / "browser"
-    second = home.folder / "second"
-    browser.write_text(f'#!/bin/sh\necho "$1" > "{page}"\nsleep 1\nexit 1\n')
+    second, over = home.folder / "second", home.folder / "over"
+    # It fails, but not before the interrupt has had its effect.
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{page}"\nwhile ! [ -e "{over}" ]; do sleep 0.05; done\nexit 1\n')
     browser.chmod(0o755)
     other = home.folder / "other"
     other.write_text(f'#!/bin/sh\n: > "{second}"\nsleep 30\n')
@@ -71,6 +72,10 @@ def interrupt_at_page(home):
         stderr=subprocess.STDOUT, text=True, env=home.environment(BROWSER=f"{browser}:{other}"))
     wait_until(page.exists, PAGE_SECONDS, "the page opens")
     program.send_signal(signal.SIGINT)
+    try:
+        program.wait(PAGE_SECONDS)
+    finally:
+        over.touch()
     text, _ = program.communicate(timeout=PAGE_SECONDS)
     must(program.returncode == 130, f"it ends with {program.returncode}: {text}")
     shows(text, "the login is cancelled")

@@ -30,7 +30,7 @@ def status_of_many(home):
     for name in ("other-10", "other-9", long):
         for _ in range(2):
             home.ctl("refresh", name, "--now")
-    wait_until(lambda: home.call("broker.status")["accounts"]["login_required"] == 3, 20, "three accounts need a login")
+    wait_until(lambda: home.call("broker.status")["accounts"]["login_required"] == 3, 60, "three accounts need a login")
     for columns in (80, 40):
         screen = home.terminal("status", columns=columns, rows=60).finished()
         text = "\n".join(screen.rows)
@@ -72,14 +72,16 @@ uid = {os.getuid()}
 accounts = ["bank"]
 access = ["use"]
 confirm = true
-confirm_timeout = "20s"
+confirm_timeout = "120s"
 """, demo=home.provider())
     home.sign_in("demo", "bank")
     shell = home.terminal("-c", f"'{home.products}/grantctl' token bank; true", program="/bin/bash")
     shell.until("Waiting for approval")
     shows(home.output("status"), "approvals 1 pending: grantctl approve")
     for columns in (80, 40):
-        screen = home.terminal("approve", columns=columns).read_for(2)
+        terminal = home.terminal("approve", columns=columns)
+        terminal.until(re.escape(USER))
+        screen = terminal.read_for(1)
         shows(screen, USER)
         lacks(screen, f"uid {os.getuid()}")
     shown = home.output("approve")
@@ -119,7 +121,7 @@ access = ["use"]
 """, demo=home.provider())
     home.sign_in("demo", "work")
     home.output("token", "work")
-    wait_until(lambda: any(row["action"] == "release" for row in home.call("audit.list")["records"]), 10, "a release")
+    wait_until(lambda: any(row["action"] == "release" for row in home.call("audit.list")["records"]), 60, "a release")
     for columns in (80, 40):
         screen = home.terminal("explain", "work", "--all", columns=columns).finished()
         text = "\n".join(screen.rows)

@@ -17,7 +17,7 @@ def two_reloads(home):
         running = [subprocess.Popen([home.products / "grantctl", "reload"], env=home.environment(), text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
         for one in running:
-            output, errors = one.communicate(timeout=30)
+            output, errors = one.communicate(timeout=120)
             must(one.returncode == 0, f"a reload is refused: {errors}")
             lacks(output + errors, "cannot be served")
         listener = home.call("broker.status")["listeners"][0]
