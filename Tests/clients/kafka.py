@@ -6,7 +6,7 @@ import struct
 
 from grantd_testing import StreamServer
 
-READ_SECONDS = 20
+READ_SECONDS = 60
 LIMIT_BYTES = 1 << 20
 METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 UNSUPPORTED_VERSION = 35

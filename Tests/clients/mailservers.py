@@ -14,7 +14,7 @@ import urllib.parse
 from grantd_testing import Program, Wrong, free_ports, wait_until
 from rig import HOST, Handler, Skip, need
 
-START_SECONDS = 20
+START_SECONDS = 60
 HERE = pathlib.Path(__file__).resolve().parent
 MESSAGE = "From: bob@example.com\nTo: alice@example.com\nSubject: a greeting\n\nHello.\n"
 

@@ -24,7 +24,7 @@ async def add(a: int, b: int) -> str:
 
 def is_alive(token):
     try:
-        return urllib.request.urlopen(f"{provider}/alive/{token}", timeout=10).status == 204
+        return urllib.request.urlopen(f"{provider}/alive/{token}", timeout=60).status == 204
     except urllib.error.HTTPError:
         return False
 

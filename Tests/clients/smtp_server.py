@@ -29,7 +29,7 @@ def who(token):
     """The user of a token that is alive."""
     form = urllib.parse.urlencode({"token": token}).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(INTROSPECTION, form, timeout=20) as answer:
+    with opener.open(INTROSPECTION, form, timeout=60) as answer:
         facts = json.load(answer)
     return facts.get("email") if facts.get("active") else None
 

@@ -9,7 +9,7 @@ import threading
 from rig import PAGE_HOSTS
 
 PIECE_BYTES = 1 << 16
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 60
 IDLE_SECONDS = 60
 
 

@@ -9,7 +9,9 @@ import time
 from grantd_testing import wait_until
 from rig import case, has, must
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
+# Less than the time between two looks of the keeper.
+LOOK_SECONDS = 45
 
 
 def run(stage, *arguments, **options):
@@ -88,7 +90,7 @@ def forwarded(stage):
 @case("exec.file")
 def in_file(stage):
     process = subprocess.Popen(
-        [stage.bin / "grantctl", "exec", stage.account, "--file-env", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 60'],
+        [stage.bin / "grantctl", "exec", stage.account, "--file-env", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 600'],
         stdout=subprocess.PIPE, text=True, env=stage.environment())
     try:
         path = pathlib.Path(process.stdout.readline().strip())
@@ -100,7 +102,7 @@ def in_file(stage):
         stage.daemon.ctl("refresh", stage.account)
         must(stage.token() != before, "no new token")
         # The next look is a minute away, unless the token ends before: the file is checked by the keeper's first look.
-        wait_until(lambda: path.read_text() == stage.token(), WAIT_SECONDS, "the file has the new token")
+        wait_until(lambda: path.read_text() == stage.token(), LOOK_SECONDS, "the file has the new token")
         process.terminate()
         must(process.wait(WAIT_SECONDS) == -signal.SIGTERM, f"status {process.returncode}")
         wait_until(lambda: not path.parent.exists(), WAIT_SECONDS, "the file is removed")
@@ -132,5 +134,6 @@ def quick(stage):
     stage.map("git.example.com")
     token = best(stage.bin / "grantctl", "token", stage.account)
     helper = best(stage.bin / "git-credential-grantd", "get", text="protocol=https\nhost=git.example.com\n\n")
-    must(helper - token < 0.02, f"a helper takes {helper * 1000:.1f} ms, grantctl token {token * 1000:.1f} ms")
+    # On a slow machine both take longer.
+    must(helper - token < max(0.02, token / 2), f"a helper takes {helper * 1000:.1f} ms, grantctl token {token * 1000:.1f} ms")
     print(f"# helper {helper * 1000:.1f} ms, grantctl token {token * 1000:.1f} ms", flush=True)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from rig import PROMPT_SECONDS, Handler, Skip, case, has, hasnt, must, need
+from rig import MORE_MEASUREMENTS, PROMPT_SECONDS, Handler, Skip, case, has, hasnt, must, need
 
 BACKEND = "/usr/lib/git-core/git-http-backend"
 
@@ -155,17 +155,19 @@ def bad_input(stage):
         has(done.err, word)
         must(done.is_prompt, f"{name}: {done.seconds:.1f} s")
     for name, data in {"stops": b"protocol=https\nhost=git.example.com\n", "says nothing": b""}.items():
-        process = subprocess.Popen([stage.bin / "git-credential-grantd", "get"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env=stage.environment())
-        begun = time.monotonic()
-        process.stdin.write(data)
-        process.stdin.flush()
-        # Its input stays open.
-        out, err = process.stdout.read(), process.stderr.read()
-        took = time.monotonic() - begun
-        process.stdin.close()
-        must(process.wait() == 0 and out == b"" and b"stopped before its end" in err, f"{name}: {out} {err}")
-        must(took < 1.5 * PROMPT_SECONDS, f"{name}: {took:.1f} s")
+        times = []
+        while not times or min(times) >= 1.5 * PROMPT_SECONDS and len(times) <= MORE_MEASUREMENTS:
+            process = subprocess.Popen([stage.bin / "git-credential-grantd", "get"], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=stage.environment())
+            begun = time.monotonic()
+            process.stdin.write(data)
+            process.stdin.flush()
+            # Its input stays open.
+            out, err = process.stdout.read(), process.stderr.read()
+            times.append(time.monotonic() - begun)
+            process.stdin.close()
+            must(process.wait() == 0 and out == b"" and b"stopped before its end" in err, f"{name}: {out} {err}")
+        must(min(times) < 1.5 * PROMPT_SECONDS, f"{name}: {times} s")
     for name, text in {"no blank line": good[:-1], "repeated keys": "host=x\n" + good, "upper case": good.upper(),
                        "a dot and a port": good.replace(".com", ".com.:443")}.items():
         text = text.replace("PROTOCOL=HTTPS\nHOST=", "protocol=HTTPS\nhost=")

@@ -12,8 +12,8 @@ from grantd_testing import wait_until
 from mailservers import Dovecot, Mailer, introspection
 from rig import Skip, case, find, has, must
 
-WAIT_SECONDS = 20
-SCREEN_SECONDS = 15
+WAIT_SECONDS = 60
+SCREEN_SECONDS = 40
 
 
 def configure(stage, tool, place):

@@ -15,7 +15,7 @@ from rig import HOST, find, has, must, need
 from system_broker import system_broker
 
 BROKER = "/etc/grantd/grantd.toml"
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 # Of the pages: a user of the host, one without a rule, and where a user namespace begins.
 USER, OTHER, FIRST = 4711, 4712, 100000
 
