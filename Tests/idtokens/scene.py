@@ -14,9 +14,9 @@ from grantd_testing import (
     BlockingClient, CommandedDaemon, Program, Refused, Wrong, environment, free_ports, redirected, wait_until)
 from issuer import CLIENT, Issuer
 
-COMMAND_SECONDS = 60
-LOGIN_SECONDS = 15
-START_SECONDS = 30
+COMMAND_SECONDS = 120
+LOGIN_SECONDS = 60
+START_SECONDS = 60
 PAUSE_SECONDS = 0.02
 HOST = "localhost"
 # Of the system's broker: users with rules.

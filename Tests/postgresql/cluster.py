@@ -8,8 +8,8 @@ import subprocess
 
 from grantd_testing import Program, wait_until
 
-START_SECONDS = 30
-COMMAND_SECONDS = 30
+START_SECONDS = 60
+COMMAND_SECONDS = 90
 PAUSE = 0.02
 # Of postmaster.pid; the last one is its status.
 STATUS_LINES = 8

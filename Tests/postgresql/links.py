@@ -9,7 +9,7 @@ import threading
 
 from grantd_testing import Program, StreamServer
 
-COMMAND_SECONDS = 10
+COMMAND_SECONDS = 60
 CHUNK = 1 << 16
 DATABASE, PROVIDER = "database", "provider"
 ENTERED = "GRANTD_TEST_NETWORK"

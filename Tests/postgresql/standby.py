@@ -5,7 +5,7 @@ import shutil
 from cluster import DATABASE, ROLE, Cluster
 from machines import eventually
 
-STANDBY_SECONDS = 30
+STANDBY_SECONDS = 60
 HBA = "hostssl all all 0.0.0.0/0 trust\n"
 
 

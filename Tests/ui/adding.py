@@ -6,7 +6,7 @@ import socket
 from grantd_testing import wait_until
 from views import press, shown
 
-PAGE_SECONDS = 30
+PAGE_SECONDS = 90
 # The broker gives a provider 30 seconds.
 HANGING_SECONDS = 60
 

@@ -130,7 +130,7 @@ AS_OTHER = """
 import encodings.idna, http.client, os, sys
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 port, path, cookie = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 connection.request("GET", path, headers={{"Cookie": cookie}} if cookie else {{}})
 answer = connection.getresponse()
 print(answer.status); print(answer.read().decode())
@@ -180,7 +180,7 @@ os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 done = subprocess.run([sys.argv[1], "--socket", sys.argv[2], "ui", "--no-browser", "--json"], capture_output=True, text=True)
 link = urllib.parse.urlsplit(json.loads(done.stdout)["url"])
 def get(path, cookie=None):
-    connection = http.client.HTTPConnection(link.hostname, link.port, timeout=20)
+    connection = http.client.HTTPConnection(link.hostname, link.port, timeout=60)
     connection.request("GET", path, headers={{"Cookie": cookie}} if cookie else {{}})
     answer = connection.getresponse()
     return answer.headers, answer.status, answer.read().decode()
@@ -242,7 +242,7 @@ def restart(stage):
     assert "grantctl ui" in page.evaluate("document.getElementById('lost').innerText")
     world.start()
     port = urllib.parse.urlsplit(world.origin).port
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         try:
             connection.request("GET", "/")
         except ConnectionRefusedError:

@@ -13,10 +13,10 @@ from grantd_testing import BlockingClient, environment, line, message, wait_unti
 from views import CONFIRM, memory, press, shown, sign_in
 from world import ANSWER_SECONDS, HERE, Skip
 
-PAGE_SECONDS = 30
+PAGE_SECONDS = 90
 JUMP_SECONDS = 2 * 86400
 # The broker looks at the clock every 30 seconds if nothing else happens.
-CLOCK_SECONDS = 45
+CLOCK_SECONDS = 90
 REQUESTS, AT_ONCE = 1000, 50
 LARGEST_VIEW = 200_000
 ACCOUNTS, OPEN_SECONDS, SETTLE_SECONDS = 10, 10, 5

@@ -8,7 +8,7 @@ from views import press, shown
 from world import Skip
 
 NEEDED = ("glewlwyd", "haproxy", "rnbyc")
-PAGE_SECONDS = 30
+PAGE_SECONDS = 90
 
 
 def click(page, selector, text=""):

@@ -12,8 +12,8 @@ from grantd_testing import BlockingClient, BlockingDemo, CommandedDaemon, Wrong,
 from parts import Stranger
 
 HERE = pathlib.Path(__file__).resolve().parent
-ANSWER_SECONDS = 30
-SERVED_SECONDS = 20
+ANSWER_SECONDS = 90
+SERVED_SECONDS = 60
 
 
 class Skip(Exception):
@@ -95,7 +95,7 @@ class World:
         """Without a browser: the demo provider approves at once if the request names the user."""
         login = self.socket.call("login.start", provider=provider, account=account, login_hint=user)
         get(next(place["url"] for place in login["destinations"] if place["kind"] == "browser"))
-        answer = self.socket.call("login.wait", login_id=login["login_id"], timeout=20)
+        answer = self.socket.call("login.wait", login_id=login["login_id"], timeout=60)
         if answer["state"] != "completed":
             raise Wrong(f"{account} is not signed in: {answer}")
 

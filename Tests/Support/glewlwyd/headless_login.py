@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 
 HOPS = 10          # redirects from the authorization URL to the callback
-WAIT = 15          # seconds for each request
+WAIT = 60          # seconds for each request
 PAGE = 256 * 1024  # bytes read of the callback's page
 
 

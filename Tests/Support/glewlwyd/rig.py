@@ -17,9 +17,9 @@ import urllib.request
 from grantd_testing import Checks, CommandedDaemon, Program, redirected, wait_until
 
 SUPPORT = pathlib.Path(__file__).resolve().parent
-WAIT_SECONDS, PAUSE_SECONDS = 40, 0.2
-COMMAND_SECONDS = 60
-REQUEST_SECONDS = 10
+WAIT_SECONDS, PAUSE_SECONDS = 120, 0.2
+COMMAND_SECONDS = 120
+REQUEST_SECONDS = 60
 
 
 def until(condition, what):

@@ -8,7 +8,19 @@ from grantd_testing import wait_until
 from issuer import CLIENT, TOKEN_TYPE, verified
 from scene import case, has, must, same
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
+# Less than the time between two looks of the keeper, if no ID token ends.
+KEPT_SECONDS = 20
+# Prints the first two ID tokens of the file, or twice the first after so many seconds.
+WATCH = """
+import os, sys, time
+file, end = os.environ["F"], time.monotonic() + float(sys.argv[1])
+one = other = open(file).read()
+while other == one and time.monotonic() < end:
+    time.sleep(0.1)
+    other = open(file).read()
+print(one, other)
+"""
 
 
 @case("adapter.token")
@@ -30,9 +42,8 @@ def execute(scene):
     program = ("sh", "-c", 'printf %s "$ID_TOKEN$ACCESS_TOKEN"')
     verified(scene.run("grantctl", "exec", "work", "--id-token", "--", *program), provider.issuer)
     # Kept fresh for a program that runs longer than the ID token lives.
-    watch = 'import os, time; one = open(os.environ["F"]).read(); time.sleep(8); print(one, open(os.environ["F"]).read())'
     before, after = scene.run("grantctl", "exec", "work", "--id-token", "--file-env", "F", "--", "python3", "-c",
-                              watch).split()
+                              WATCH, KEPT_SECONDS).split()
     must(before != after, "the file was not replaced")
     verified(after, provider.issuer)
 

@@ -11,7 +11,7 @@ from pages import FOLDER, blocks, is_shown, sessions
 from relying import AmazonSTS, Cluster, Entra, GoogleSTS, Server, Vault
 from scene import Skip, case, has, must, same
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 PAGE = FOLDER / "id-tokens.md"
 TENANT, APPLICATION = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000"
 

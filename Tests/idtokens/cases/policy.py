@@ -7,7 +7,7 @@ import threading
 from grantd_testing import wait_until
 from scene import OTHER, USER, Skip, case, has, must, same
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 def system(scene, rules):
