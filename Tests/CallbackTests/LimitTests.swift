@@ -149,6 +149,7 @@ import Testing
     var configuration = CallbackListener.Configuration()
     configuration.limits = Self.patient
     configuration.limits.connections = 3
+    configuration.limits.waiting = 5
     configuration.ipv6 = false
     let (users, handler) = (Users(), ScriptedHandler(holds: true))
     try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
@@ -157,6 +158,8 @@ import Testing
         // All are accepted, and those with a slot have asked.
         try await users.asked(8)
         await handler.asked(3)
+        // It is one too many: the server counts three that are open and five that wait.
+        #expect(try await client.request("GET", "/callback?n=8").status == 0)
         #expect(handler.urls.count == 3)
         handler.letGo()
         for try await status in group { #expect(status == 200) }
