@@ -181,7 +181,7 @@ def limits(scene):
         must(found == [431], f"{what}: {found}")
     found = status(target="/forward/work/echo?" + "x" * 17_000)
     must(found in ([414], [431]), f"a target: {found}")
-    answers, closed = raw(scene.broker.address, b"G" * 100_000)
+    answers, closed = raw(scene.broker.address, b"G" * 100_000, closes=True)
     must([answer.status for answer in answers] in ([400], [414], [431], [501]) and closed, f"a method: {answers}")
 
 

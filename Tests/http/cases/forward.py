@@ -191,7 +191,7 @@ def until_close(scene):
     must(answer.body == b"x" * 100_000 and answer.is_whole, f"{len(answer.body)} bytes")
     for path in ("/close", "/chunks"):
         data = request("GET", f"/forward/work{path}", scene.broker.address).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
-        answers, closed = raw(scene.broker.address, data)
+        answers, closed = raw(scene.broker.address, data, closes=True)
         must(closed and len(answers) == 1 and len(answers[0].body) > 70000, f"HTTP/1.0: {answers}")
         must(not answers[0].all("transfer-encoding"), "chunks for HTTP/1.0")
 
