@@ -18,7 +18,7 @@ struct MetricsCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(BrokerMetrics.self, NoParams())
     if shell.isJSON { return shell.print(answer.json) }
-    // Line by line, as what comes over the socket is shown elsewhere: a name must not steer the terminal.
+    // Only characters that are safe on a terminal: names of accounts and providers are in it.
     for line in SafeText.lines(try answer.value().text) { shell.terminal.printWhole(line) }
   }
 }

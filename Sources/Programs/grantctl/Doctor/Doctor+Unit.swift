@@ -137,7 +137,7 @@ extension Doctor {
 
   // MARK: The configuration
 
-  /// What is in the files now: what the next start or reload will read.
+  /// Whether the files are valid as the next start or reload will read them.
   ///
   /// - Parameter loading: the command after which the broker reads the file again.
   func configuration(

@@ -94,7 +94,7 @@ enum ProcessFiles {
     close(descriptor)
     if let reason { return reason }
     if let reason = put(temporary, at: path, replacing: replacing) { return reason }
-    // The name is to last as well; some file systems cannot say that it does.
+    // The directory is synced too, for the name. Some file systems report an error for this.
     let directory = open(split(path).folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if directory >= 0 {
       fsync(directory)
