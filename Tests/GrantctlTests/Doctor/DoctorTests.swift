@@ -179,8 +179,8 @@ import UnixSocket
           ok    store: /s/grantd.db
           ok    key: /s/grantd.key, mode 0600
           ok    disk: 5 GB free at /s
-          skip  clock: timedatectl does not say if it is synchronized; it is
-                compared with each provider's
+          skip  clock: timedatectl does not say if it is synchronized; each provider's
+                clock is compared with it
           ok    callback: http://127.0.0.1:4180
 
         Provider google

@@ -28,7 +28,7 @@ extension Doctor {
       if let copies = damagedCopies(status.store) { items.append(copies) }
     }
     items += (status.set_aside ?? []).map { DoctorReport.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
-    items += [await clock(status, next: "it is compared with each provider's"), callback(status)]
+    items += [await clock(status, next: "each provider's clock is compared with it"), callback(status)]
     items += listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }
