@@ -234,14 +234,15 @@ import Testing
 
   /// The user that each connection is said to be of.
   private final class Users: Sendable {
-    let state = Mutex((uid: UInt32(1000), asked: 0))
+    /// Without a uid the kernel names no user.
+    let state = Mutex((uid: UInt32?(1000), asked: 0))
 
     var lookup: CallbackListener.PeerUsers {
       CallbackListener.PeerUsers(
         kernel: { [self] _ in
           state.withLock {
             $0.asked += 1
-            return .user($0.uid)
+            return $0.uid.map { .user($0) } ?? .nobody
           }
         }, table: { _, _ in .nobody })
     }
@@ -276,6 +277,30 @@ import Testing
       // Before any of the others would have been late.
       #expect(ContinuousClock.now - began < configuration.limits.firstWords)
       for connection in crowd { await connection.close() }
+    }
+  }
+
+  @Test("A connection of an unknown user, such as one that was closed already, ends no other") func unknownUser()
+    async throws
+  {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
+    configuration.limits.connections = 2
+    configuration.ipv6 = false
+    let (users, handler) = (Users(), ScriptedHandler(holds: true))
+    try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
+      async let first = client.request("GET", "/callback?n=1")
+      async let second = client.request("GET", "/callback?n=2")
+      await handler.asked(2)
+      users.state.withLock { $0.uid = nil }
+      let unknown = try await client.open(staysOpen: true)
+      try await users.asked(3)
+      // Ten times as long as a waiting connection ends no other in any case.
+      try await Task.sleep(for: .milliseconds(200))
+      handler.letGo()
+      #expect(try await first.status == 200)
+      #expect(try await second.status == 200)
+      await unknown.close()
     }
   }
 

@@ -27,8 +27,8 @@ final class BrowserConnectionLimits: ConnectionLimits {
     let since = NIODeadline.now()
   }
 
-  /// The time in which a waiting connection evicts no other. The kernel no longer names the user of a closed client: it
-  /// would have its own user's share, and is noticed and closed by then.
+  /// The time in which a waiting connection evicts no other: that of a client which has closed its end is noticed by then,
+  /// unless the machine is busy.
   private static let settling = TimeAmount.milliseconds(20)
 
   private let context: CallbackWork.Context
@@ -92,10 +92,13 @@ final class BrowserConnectionLimits: ConnectionLimits {
 
   /// A user's connection waits. One of a user with more slots is closed, in any state: a login that it completes
   /// continues. Otherwise the oldest is closed that has sent nothing, or whose request is not complete in time.
+  ///
+  /// An unknown user has no share: on a busy machine it may be a client that has closed its end, and that is noticed
+  /// later. Its callback would not complete a login.
   private func makeRoom(for user: BrowserUser, _ counts: [BrowserUser: Int]) {
     guard !open.values.contains(where: \.isEvicted) else { return }
     let most = counts.values.max() ?? 0
-    if counts[user, default: 0] + 1 < most {
+    if user != .unknown, counts[user, default: 0] + 1 < most {
       let candidates = open.values.filter { counts[$0.user] == most }
       return evict(candidates.min { ($0.connection.progress, $1.age) < ($1.connection.progress, $0.age) })
     }
