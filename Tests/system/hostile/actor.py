@@ -15,7 +15,9 @@ import traceback
 
 from grantd_testing import Wrong
 
-END_SECONDS = 20
+END_SECONDS = 120
+# Of an actor that tells that it is ready.
+READY_SECONDS = 120
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 

@@ -8,7 +8,7 @@ import socket
 import time
 import urllib.parse
 
-from actor import Who, ended
+from actor import READY_SECONDS, Who, ended
 from caller import attempt
 from grantd_testing import BlockingClient, Gone, Refused
 from machine import MEGABYTE, SOCKET, STATE, USERS, command
@@ -21,11 +21,14 @@ SHARE, MARGIN = RECORDS // 4, 50
 # Lines and bytes of the journal for one cause, in the seconds of a case.
 LINES, JOURNAL_BYTES, DATABASE_BYTES = 500, 1 * MEGABYTE, 8 * MEGABYTE
 FLOODERS = 2
+# Of each flooder.
+ENOUGH_CALLS = RECORDS // 2 // FLOODERS + 1
 TRAIL = f"[audit]\nrecords = {RECORDS}\n"
 
 
-def call_from_new_groups(_, tree):
-    """Each request from a control group that has a name of its own, in a tree that systemd delegated to the user."""
+def call_from_new_groups(tell, tree):
+    """Each request from a control group that has a name of its own, in a tree that systemd delegated to the user. Tells
+    when there were enough."""
     count, former = 0, None
     while not ended.is_set():
         group = pathlib.Path(tree) / f"flood-{os.getpid()}-{count}.service"
@@ -34,8 +37,10 @@ def call_from_new_groups(_, tree):
         if former:
             former.rmdir()
         former, count = group, count + 1
-        with contextlib.suppress(OSError, Gone, Refused), contextlib.closing(BlockingClient(SOCKET, 5)) as client:
+        with contextlib.suppress(OSError, Gone, Refused), contextlib.closing(BlockingClient(SOCKET, 60)) as client:
             client.call("token.get", account="shared")
+        if count == ENOUGH_CALLS:
+            tell(count)
     return count
 
 
@@ -105,6 +110,8 @@ def flood_releases(stage):
     tree, who = user_tree("owner")
     flooders = [stage.attack(who, call_from_new_groups, tree) for _ in range(FLOODERS)]
     time.sleep(SECONDS)
+    for flooder in flooders:
+        flooder.next(READY_SECONDS)
     calls = sum(flooder.finish() for flooder in flooders)
     found = records(stage)
     more_lines, more_size = (now - then for now, then in zip(stage.machine.journal_size(), (lines, size)))
@@ -120,8 +127,8 @@ def flood_releases(stage):
         (more_size <= JOURNAL_BYTES, f"{more_size // 1024} KiB of it")])
 
 
-def forge_logouts(_, address, path):
-    """Logout tokens that no provider signed, one after the other."""
+def forge_logouts(tell, address, path):
+    """Logout tokens that no provider signed, one after the other. Tells when there were more than lines may be written."""
     body = urllib.parse.urlencode({"logout_token": "e30.e30.AAAA"})
     host = urllib.parse.urlsplit(address)
     request = (
@@ -130,11 +137,13 @@ def forge_logouts(_, address, path):
     told = collections.Counter()
     while not ended.is_set():
         try:
-            with socket.create_connection((host.hostname, host.port), 5) as connection:
+            with socket.create_connection((host.hostname, host.port), 60) as connection:
                 connection.sendall(request)
                 told[connection.recv(64).split(b"\r\n")[0].decode()] += 1
         except OSError as error:
             told[type(error).__name__] += 1
+        if sum(told.values()) == LINES + 1:
+            tell(LINES + 1)
     return told
 
 
@@ -146,6 +155,7 @@ def logouts(stage):
     lines, _ = stage.machine.journal_size()
     forger = stage.attack(stage.machine.user("ruleless"), forge_logouts, address, "/backchannel-logout/main")
     time.sleep(SECONDS)
+    forger.next(READY_SECONDS)
     told = forger.finish()
     more = stage.machine.journal_size()[0] - lines
     return hold([

@@ -14,8 +14,9 @@ from stage import browser_address, hold, sign_in_at
 
 # Names that no page has by chance.
 OWNER, ATTACKER = "ada-lovelace", "mallory"
-HTTP_SECONDS = 5
-COMMAND_SECONDS = 15
+HTTP_SECONDS = 60
+COMMAND_SECONDS = 60
+LOGIN_SECONDS = 20
 # The parameters of the authorization request that another user can sign in with.
 SECRETS = ("state", "nonce", "code_challenge")
 
@@ -47,8 +48,8 @@ def open_once(_, url):
         connection.close()
 
 
-def wait(_, login):
-    return attempt("login.wait", login_id=login, timeout=1)
+def wait(_, login, seconds):
+    return attempt("login.wait", login_id=login, timeout=seconds)
 
 
 def person(result):
@@ -64,9 +65,9 @@ def by_address(stage):
     started = stage.once(owner, start, "work")
     url = browser_address(started)
     status, _ = stage.once(attacker, sign_in, url, ATTACKER)
-    after_attack = person(stage.once(owner, wait, started["login_id"]))
+    after_attack = person(stage.once(owner, wait, started["login_id"], 1))
     stage.once(owner, sign_in, url, OWNER)
-    after = person(stage.once(owner, wait, started["login_id"]))
+    after = person(stage.once(owner, wait, started["login_id"], LOGIN_SECONDS))
     return hold([
         (after_attack == "pending", f"another user ended at {status}: the login is {after_attack}"),
         (after == OWNER, f"then the user signs in: {after}")])
@@ -81,9 +82,9 @@ def by_request(stage):
     # The short address leads to the request; where there is none, the address is the request.
     request = stage.once(owner, open_once, url)[1] or url
     status, _ = stage.once(attacker, sign_in, request, ATTACKER)
-    after_attack = person(stage.once(owner, wait, started["login_id"]))
+    after_attack = person(stage.once(owner, wait, started["login_id"], 1))
     stage.once(owner, sign_in, request, OWNER)
-    after = person(stage.once(owner, wait, started["login_id"]))
+    after = person(stage.once(owner, wait, started["login_id"], LOGIN_SECONDS))
     return hold([
         (after_attack == "pending", f"another user's callback: {status}, the login is {after_attack}"),
         (after == OWNER, f"then the user signs in: {after}")])
@@ -128,7 +129,7 @@ def by_sudo(stage):
         folder.chmod(0o777)
         process, address = command_line(folder), folder / "address"
         stage.open_ones.callback(process.kill)
-        wait_until(lambda: address.exists() and address.read_text(), 10, "grantctl opens the browser")
+        wait_until(lambda: address.exists() and address.read_text(), 60, "grantctl opens the browser")
         url = address.read_text().split()[0]
         stage.once(stage.machine.user("ruleless"), sign_in, url, ATTACKER)
         _, page = stage.once(stage.machine.user("owner"), sign_in, url, OWNER)

@@ -6,16 +6,16 @@ import os
 import time
 
 import measure
-from actor import Who, ended
+from actor import READY_SECONDS, Who, ended
 from caller import PATIENCE, Caller, attempt, connect
 from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
 from machine import NO_UNIT, SOCKET, SUBORDINATE_FIRST, USERS
-from stage import hold
+from stage import best, hold
 
 MANY_UIDS, UIDS, LOGINS_EACH, APPROVALS_EACH = 60_000, 48, 64, 8
 # Together these are more than the 256 logins, and the 256 releases, that wait at most.
 LOGIN_UIDS = 6
-SECONDS = 3.0
+SECONDS, WAIT_SECONDS = 3.0, 25
 # Connections in all are 1,024 by default.
 CONNECTS_PER_SECOND, KEPT, FEW = 4000, 1100, 8
 CONNECT_SECONDS = 0.25
@@ -74,7 +74,7 @@ def range_of_uids(stage):
 
 def logins_by(stage, those):
     stage.begin("main", more=rules(LOGIN_UIDS, 'access = ["login"]'))
-    told = stage.once(those, start_logins, "main", LOGIN_UIDS, LOGINS_EACH)
+    told = stage.once(those, start_logins, "main", LOGIN_UIDS, LOGINS_EACH, seconds=READY_SECONDS)
     root, other = Who(0), stage.machine.user("signer")
     before = [stage.once(who, start_login, "main", f"before-{who.uid}") for who in (root, other)]
     stage.machine.restart()
@@ -88,7 +88,7 @@ def logins_by(stage, those):
 def ask_for_release(tell, uids, each):
     """Releases that wait for a person, until the end."""
     clients = []
-    request = message("token.get", {"account": "shared", "timeout": 60}, 1)
+    request = message("token.get", {"account": "shared", "timeout": 120}, 1)
     for uid in range(SUBORDINATE_FIRST, SUBORDINATE_FIRST + uids):
         with acting_as(uid):
             clients.append(BlockingClient(SOCKET))
@@ -107,19 +107,19 @@ def approvals(stage):
     stage.begin("main", more=rules(UIDS, 'access = ["use"]', "confirm = true"))
     stage.sign_in("main", "shared")
     asking = stage.attack(crowd(stage), ask_for_release, UIDS, APPROVALS_EACH)
-    asking.next(10)
+    asking.next(READY_SECONDS)
     time.sleep(1)
     theirs = sum(waiting(stage).values())
     capped = stage.act(stage.machine.user("capped"), ask_narrowed, "shared")
     with contextlib.suppress(Exception):
-        wait_until(lambda: USERS["capped"] in waiting(stage), 2, "the other's waits")
+        wait_until(lambda: USERS["capped"] in waiting(stage), WAIT_SECONDS, "the other's waits")
     is_waiting = USERS["capped"] in waiting(stage)
-    told = "waits" if is_waiting else capped.next(10)
+    told = "waits" if is_waiting else capped.next(READY_SECONDS)
     return hold([(is_waiting, f"{theirs} releases of {UIDS} uids wait; another user's {told}")])
 
 
 def ask_narrowed(_, account):
-    return attempt("token.get", account=account, scopes=["email"], timeout=4).get("reason", "served")
+    return attempt("token.get", account=account, scopes=["email"], timeout=WAIT_SECONDS).get("reason", "served")
 
 
 def connect_on(tell, uids):
@@ -166,17 +166,23 @@ def connects(stage):
     """Connections of ruleless subordinate uids, thousands a second, leave others a place in the listen queue."""
     stage.begin("main")
     stage.sign_in("main", "shared")
+    return hold(best(lambda: connects_once(stage)))
+
+
+def connects_once(stage):
+    """The conditions, and those on speed."""
     victims = [stage.act(who, ask_anew, "shared") for who in (stage.machine.unit(), Who(0))]
     for victim in victims:
-        victim.next(10)
+        victim.next(READY_SECONDS)
     connecting = stage.attack(crowd(stage), connect_on, MANY_UIDS)
     time.sleep(SECONDS)
     count = connecting.finish()
     figures = [victim.finish() for victim in victims]
-    met = [(not one["refused"] and one["p99"] <= CONNECT_SECONDS,
-            f"{name}: {one['served']} served, refused {one['refused']}, p99 {measure.milliseconds(one['p99'])}")
-           for name, one in zip(("the unit", "root"), figures)]
-    return hold([*met, (count > 0, f"{count / SECONDS:.0f} connects a second")])
+    named = list(zip(("the unit", "root"), figures))
+    return [
+        *((not one["refused"], f"{name}: {one['served']} served, refused {one['refused']}") for name, one in named),
+        (count > 0, f"{count / SECONDS:.0f} connects a second"),
+    ], [(one["p99"] <= CONNECT_SECONDS, f"{name}: p99 {measure.milliseconds(one['p99'])}") for name, one in named]
 
 
 def keep_idle(tell, account, count):
@@ -199,9 +205,9 @@ def connections(stage):
     stage.begin("main")
     stage.sign_in("main", "shared")
     keeper = stage.act(stage.machine.unit(), keep_idle, "shared", FEW)
-    keeper.next(10)
+    keeper.next(READY_SECONDS)
     keeping = stage.attack(crowd(stage), keep_connections, KEPT)
-    count = keeping.next(30)
+    count = keeping.next(READY_SECONDS)
     root = measure.answered_after("broker.status")
     alive = keeper.finish()
     return hold([

@@ -8,7 +8,7 @@ OWNER, ATTACKER = "ada", "mallory"
 
 
 def ask_token(_, account):
-    answer = attempt("token.get", account=account, timeout=3)
+    answer = attempt("token.get", account=account, timeout=20)
     return answer.get("access_token") or answer["reason"]
 
 

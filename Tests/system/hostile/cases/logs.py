@@ -8,18 +8,18 @@ import subprocess
 import time
 
 import measure
-from actor import Who
+from actor import READY_SECONDS, Who
 from caller import attempt
 from grantd_testing import BlockingClient, Refused
 from machine import SOCKET, command
-from stage import hold
+from stage import best, hold
 
 from .audit import call_from_new_groups, user_tree
 
 # What would steer a terminal, and turn the order of a line round.
 RAW = {"ESC": "\x1b", "U+202E": "\u202e"}
 NAME = "a\x1b[31mred\u202edesrever.service"
-SECONDS = 2.0
+SECONDS, REFRESH_SECONDS = 2.0, 30.0
 FLOODERS, CONNECTIONS = 2, 300
 
 
@@ -39,7 +39,7 @@ def escapes(stage):
     time.sleep(1)
     journal = subprocess.run(
         ["journalctl", "-q", "-o", "export", "--all", "-u", "grantd.service"], capture_output=True, check=True,
-        timeout=20).stdout
+        timeout=120).stdout
     found = [name for name, raw in RAW.items() if raw.encode() in journal]
     shown = command("grantctl", "audit", "--system", "--refused").stdout
     raw = [name for name, character in RAW.items() if character in shown]
@@ -60,12 +60,12 @@ def connect_too_often(_):
 
 def refresh_once(_, account):
     try:
-        with contextlib.closing(BlockingClient(SOCKET, SECONDS)) as client:
+        with contextlib.closing(BlockingClient(SOCKET, REFRESH_SECONDS)) as client:
             client.call("account.refresh", account=account)
     except Refused as refusal:
         return refusal.reason
     except OSError:
-        return f"no answer within {SECONDS:g} s"
+        return f"no answer within {REFRESH_SECONDS:g} s"
     return "served"
 
 
@@ -74,27 +74,33 @@ def stuck(stage):
     stage.begin("main")
     stage.sign_in("main", "shared")
     tree, who = user_tree("ruleless")
+    return hold(best(lambda: stuck_once(stage, tree, who)))
+
+
+def stuck_once(stage, tree, who):
+    """The conditions, and those on speed."""
     journald = int(command("systemctl", "show", "-P", "MainPID", "systemd-journald.service").stdout)
     victim = stage.act(stage.machine.unit(), measure.sample, "shared")
-    victim.next(10)
+    victim.next(READY_SECONDS)
     os.kill(journald, signal.SIGSTOP)
     try:
         flooders = [stage.attack(who, call_from_new_groups, tree) for _ in range(FLOODERS)]
         time.sleep(SECONDS)
         stage.once(stage.machine.user("other"), connect_too_often)
         # While the journal is stuck still.
-        waited = measure.answered_after("broker.status", SECONDS)
+        waited = measure.answered_after("broker.status", REFRESH_SECONDS)
         refresh = stage.once(Who(0), refresh_once, "shared")
     finally:
         os.kill(journald, signal.SIGCONT)
     calls = sum(flooder.finish() for flooder in flooders)
     figures = victim.finish()
-    return hold([
-        (waited <= measure.UNCACHED_SECONDS, f"{calls} refusals: root waits {measure.milliseconds(waited)}"),
+    return [
         (refresh == "served", f"a refresh: {refresh}"),
         (measure.refused(figures)[0] == 0, f"the unit: {measure.told(figures)}"),
+    ], [
+        (waited <= measure.UNCACHED_SECONDS, f"{calls} refusals: root waits {measure.milliseconds(waited)}"),
         (figures["cached"]["longest"] <= 2 * measure.UNCACHED_SECONDS,
-         f"longest wait for a cached token {measure.milliseconds(figures['cached']['longest'])}")])
+         f"longest wait for a cached token {measure.milliseconds(figures['cached']['longest'])}")]
 
 
 CASES = {"log-escapes": escapes, "log-stuck": stuck}

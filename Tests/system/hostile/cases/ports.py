@@ -5,7 +5,7 @@ import http.client
 import socket
 import time
 
-from actor import ended
+from actor import READY_SECONDS, ended
 from grantd_testing import wait_until
 from machine import USERS, grantctl
 from stage import hold
@@ -14,7 +14,7 @@ PORT = 7817
 SECTION = f'[http]\nlisten = "127.0.0.1:{PORT}"\n'
 FAMILIES = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 RESTARTS = 3
-PAUSE_SECONDS, HTTP_SECONDS, AGAIN_SECONDS = 0.0005, 4, 10
+PAUSE_SECONDS, HTTP_SECONDS, AGAIN_SECONDS = 0.0005, 60, 60
 
 
 def grab(tell, hosts):
@@ -54,7 +54,7 @@ def kept(stage):
     stage.begin("main", more=SECTION)
     stage.sign_in("main", "shared")
     attacker = stage.attack(stage.machine.user("ruleless"), grab, list(FAMILIES))
-    attacker.next(10)
+    attacker.next(READY_SECONDS)
     answers = []
     for _ in range(RESTARTS):
         stage.machine.restart()
@@ -75,8 +75,8 @@ def taken(stage):
     """A port that another user has is named in status, doctor and reload, with the user, and taken when it is free."""
     stage.begin("main")
     attacker = stage.attack(stage.machine.user("ruleless"), grab, ["::1"])
-    attacker.next(10)
-    attacker.next(10)
+    attacker.next(READY_SECONDS)
+    attacker.next(READY_SECONDS)
     stage.machine.start(stage.configuration + SECTION)
     state, message = listener(stage)
     uid = f"uid {USERS['ruleless']}"

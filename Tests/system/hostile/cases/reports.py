@@ -1,17 +1,21 @@
 """Reports of refused tokens: they bind the reporter alone, end no grant, and `account.refresh` refuses nothing."""
 
+import contextlib
 import time
 
 import measure
-from actor import ended
+from actor import READY_SECONDS, ended
 from caller import Caller, attempt
+from grantd_testing import Wrong, wait_until
 from machine import USERS, grantctl
 from stage import hold
 
-SECONDS = 1.5
+SECONDS, ANSWER_SECONDS = 1.5, 20
+# A reporter that is paused waits as long.
+PAUSED_SECONDS = 1
 GENERATIONS = 40
 # Until the provider's word about a dead token has come.
-DEAD_SECONDS = 3
+DEAD_SECONDS = 60
 # What a reporter may cause in that time, whatever its budget is: a refresh every 100 ms would be none.
 MOST_REFRESHES = 20
 # One for a generation, by introspection and UserInfo.
@@ -45,14 +49,15 @@ def get_and_report(_, account):
     return answer["access_token"]
 
 
-def ask_token(_, account):
-    answer = attempt("token.get", account=account, timeout=1)
+def ask_token(_, account, timeout=ANSWER_SECONDS):
+    answer = attempt("token.get", account=account, timeout=timeout)
     return answer.get("access_token") or answer["reason"]
 
 
 def ask_until_refused(_, account, seconds):
     end = time.monotonic() + seconds
-    while "access_token" in (answer := attempt("token.get", account=account, timeout=1)) and time.monotonic() < end:
+    while "access_token" in (answer := attempt("token.get", account=account, timeout=ANSWER_SECONDS)) and (
+            time.monotonic() < end):
         time.sleep(0.1)
     return answer.get("reason", "handed out still")
 
@@ -75,7 +80,7 @@ class Others:
     def during(self, who, work, seconds=SECONDS):
         """What `work` did in that time, and what the unit met meanwhile."""
         victim = self.stage.act(self.stage.machine.unit(), measure.sample, self.account)
-        victim.next(10)
+        victim.next(READY_SECONDS)
         attacker = self.stage.attack(who, work, self.account)
         time.sleep(seconds)
         did = attacker.finish()
@@ -119,11 +124,11 @@ def binds_reporter(stage):
     stage.sign_in("main", "shared")
     stage.provider.set("main", is_down=True)
     token = stage.once(owner, get_and_report, "shared")
-    before = stage.once(owner, ask_token, "shared"), stage.once(unit, ask_token, "shared")
+    before = stage.once(owner, ask_token, "shared", PAUSED_SECONDS), stage.once(unit, ask_token, "shared")
     is_told = is_shown("shared", "owner")
     stage.machine.kill()
     stage.machine.resume()
-    after = stage.once(owner, ask_token, "shared"), stage.once(unit, ask_token, "shared")
+    after = stage.once(owner, ask_token, "shared", PAUSED_SECONDS), stage.once(unit, ask_token, "shared")
     words = {token: "the token"}
     seen = ["reporter: {}, unit: {}".format(*(words.get(said, said) for said in pair)) for pair in (before, after)]
     return hold([
@@ -139,7 +144,7 @@ def one_refresh(stage):
     stage.sign_in("main", "shared")
     generations = {stage.ask_as(who, "token.get", account="shared")["generation"] for who in everybody}
     for who in everybody:
-        stage.ask_as(who, "token.report_rejected", account="shared", generation=min(generations), timeout=2)
+        stage.ask_as(who, "token.report_rejected", account="shared", generation=min(generations), timeout=ANSWER_SECONDS)
     refreshes = stage.provider.counts("main")["refreshes"]
     return hold([(refreshes == 1, f"{len(everybody)} reports of {len(generations)} generation, {refreshes} refreshes")])
 
@@ -160,10 +165,12 @@ def ends_no_grant(stage):
     stage.sign_in("main", "short")
     stage.sign_in("main", "dead", "bob")
     before = stage.provider.counts("main")["asked_about"]
-    token = stage.once(owner, get_and_report_again, "short")
+    token = stage.once(owner, get_and_report_again, "short", ANSWER_SECONDS)
     for _ in range(2):
         stage.once(owner, get_and_report_again, "short")
     said, state = stage.once(unit, ask_token, "short"), stage.state("short")
+    with contextlib.suppress(Wrong):
+        wait_until(lambda: stage.provider.counts("main")["asked_about"] > before, 60, "the provider is asked")
     asked = stage.provider.counts("main")["asked_about"] - before
     stage.provider.do("main", "end", user="bob")
     stage.once(owner, get_and_report_again, "dead")
@@ -174,9 +181,9 @@ def ends_no_grant(stage):
         (dead == "login_required", f"a dead one: {dead}")])
 
 
-def get_and_report_again(_, account):
+def get_and_report_again(_, account, timeout=PAUSED_SECONDS):
     """As a process that asks once and reports; where it is paused, the generation is what a first one has."""
-    answer = attempt("token.get", account=account, timeout=1)
+    answer = attempt("token.get", account=account, timeout=timeout)
     attempt("token.report_rejected", account=account, generation=answer.get("generation", 1), timeout=2)
     return answer.get("access_token")
 
@@ -209,7 +216,7 @@ def by_refresh(stage):
     stage.provider.set("main", is_down=True)
     others = Others(stage, "shared")
     victim = stage.act(stage.machine.unit(), measure.sample, "shared")
-    victim.next(10)
+    victim.next(READY_SECONDS)
     for _ in range(4):
         grantctl("--timeout", "2", "refresh", "shared")
     figures = victim.finish()

@@ -6,7 +6,7 @@ import contextlib
 
 import flood
 import measure
-from actor import ended
+from actor import READY_SECONDS, ended
 from grantd_testing import line, message
 from machine import GROWTH_BYTES, MEGABYTE
 from stage import hold
@@ -52,9 +52,9 @@ def under(stage, work, *arguments):
     """Growth, and what a unit meets, while the account's own user does that."""
     idle = stage.machine.resident()
     victim = stage.act(stage.machine.unit(), measure.sample, "shared")
-    victim.next(10)
+    victim.next(READY_SECONDS)
     attacker = stage.attack(stage.machine.user("owner"), work, *arguments)
-    attacker.next(60)
+    attacker.next(READY_SECONDS)
     growth = stage.machine.growth(idle, SECONDS)
     told, figures = attacker.finish(), victim.finish()
     return hold([

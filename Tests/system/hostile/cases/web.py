@@ -10,9 +10,9 @@ import struct
 import time
 
 import measure
-from actor import ended
+from actor import READY_SECONDS, ended
 from machine import GROWTH_BYTES, MEGABYTE
-from stage import hold
+from stage import best, hold
 
 PORT = 7817
 ADDRESS = ("127.0.0.1", PORT)
@@ -30,7 +30,7 @@ NEW_GROUPS, BURST = 150, 128
 DESCRIPTORS, LINGER_SECONDS = 64, 30
 # Earlier kernels cannot refuse descriptors (SO_PASSRIGHTS).
 REFUSING_KERNEL = (6, 16)
-SECONDS, PAUSE_SECONDS, HTTP_SECONDS = 4.0, 0.05, 5
+SECONDS, PAUSE_SECONDS, HTTP_SECONDS = 4.0, 0.05, 60
 # Of others' requests; a connection each.
 P99_SECONDS = 0.5
 
@@ -186,21 +186,26 @@ def ask_once(_):
 def under(stage, work, users, count):
     stage.begin("main", more=SECTION)
     stage.sign_in("main", "shared")
+    return hold(best(lambda: under_once(stage, work, users, count)))
+
+
+def under_once(stage, work, users, count):
+    """The conditions, and those on speed."""
     idle = stage.machine.resident()
     attackers = [stage.attack(stage.machine.user(user), work, count) for user in users]
     for one in attackers:
-        one.next(60)
+        one.next(READY_SECONDS)
     victim = stage.act(stage.machine.unit(), sample)
-    victim.next(10)
+    victim.next(READY_SECONDS)
     growth = stage.machine.growth(idle, SECONDS)
     seen = victim.finish()
     done = [one.finish() for one in attackers]
     others = {status: number for status, number in seen["statuses"].items() if status != "200"}
-    return hold([
+    return [
         (seen["statuses"].get("200", 0) > 0 and not others, f"the unit's requests: {seen['statuses']}"),
-        (seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}"),
         (growth <= GROWTH_BYTES, f"{growth // MEGABYTE} MB above idle"),
-        (True, f"attackers: {done}")])
+        (True, f"attackers: {done}"),
+    ], [(seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}")]
 
 
 def load(stage):
@@ -221,7 +226,7 @@ def new_groups(stage):
     attackers = [stage.attack(stage.machine.user("ruleless"), pipeline, CONNECTIONS)]
     attackers += [stage.attack(stage.machine.user(user), churn) for user in ("other", "many") for _ in range(2)]
     for one in attackers:
-        one.next(60)
+        one.next(READY_SECONDS)
     statuses = collections.Counter(
         str(stage.once(stage.machine.unit(f"part-{number}"), ask_once)) for number in range(NEW_GROUPS))
     done = [one.finish() for one in attackers]
@@ -235,8 +240,8 @@ def new_unit(stage):
     stage.begin("main", more=SECTION)
     stage.sign_in("main", "shared")
     attacker = stage.attack(stage.machine.user("ruleless"), churn)
-    attacker.next(60)
-    statuses = stage.once(stage.machine.unit("burst"), burst, seconds=60)
+    attacker.next(READY_SECONDS)
+    statuses = stage.once(stage.machine.unit("burst"), burst, seconds=120)
     count = attacker.finish()
     return hold([(statuses == {"200": BURST}, f"the unit's requests: {statuses}"), (count > 0, f"attacker: {count}")])
 
@@ -247,18 +252,23 @@ def descriptors(stage):
         return "this kernel cannot refuse descriptors"
     stage.begin("main", more=f'{SECTION}unix = "{UNIX}"\n')
     stage.sign_in("main", "shared")
+    return hold(best(lambda: descriptors_once(stage)))
+
+
+def descriptors_once(stage):
+    """The conditions, and those on speed."""
     attacker = stage.attack(stage.machine.user("ruleless"), pass_descriptors)
-    attacker.next(60)
+    attacker.next(READY_SECONDS)
     victim = stage.act(stage.machine.unit(), sample)
-    victim.next(10)
+    victim.next(READY_SECONDS)
     time.sleep(SECONDS)
     seen = victim.finish()
     counts = attacker.finish()
     others = {status: number for status, number in seen["statuses"].items() if status != "200"}
-    return hold([
+    return [
         (seen["statuses"].get("200", 0) > 0 and not others, f"the unit's requests: {seen['statuses']}"),
-        (seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}"),
-        (counts["refused"] == DESCRIPTORS, f"descriptors: {counts}")])
+        (counts["refused"] == DESCRIPTORS, f"descriptors: {counts}"),
+    ], [(seen["p99"] <= P99_SECONDS, f"p99 {measure.milliseconds(seen['p99'])}")]
 
 
 CASES = {
