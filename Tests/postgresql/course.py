@@ -24,7 +24,7 @@ CALL_SECONDS = 3
 TICK = 0.02
 RELAUNCH_SECONDS = 0.5
 END_SECONDS = 200
-START_SECONDS = 30
+START_SECONDS = 90
 # Of the accounts with a problem: how many are shown, and how much of their course.
 MOST_SHOWN, SHOWN_SECONDS = 3, 15
 
@@ -208,7 +208,7 @@ class Storm(Weather):
         if name in self.provider.ledger["revoked"]:
             return True
         self.provider.lifetime(3600)
-        tokens = [machine.get(name, CALL_SECONDS) for machine in self.machines]
+        tokens = [machine.get(name, START_SECONDS) for machine in self.machines]
         ledger = self.provider.ledger
         return name in ledger["revoked"] or set(tokens) == {f"{name}-a{ledger['current'].get(name, 1)}"}
 

@@ -9,7 +9,7 @@ CREATE TRIGGER note AFTER INSERT OR UPDATE ON grantd.grants FOR EACH ROW EXECUTE
 """
 
 # A request that arrived before its sender was killed may wait so long for the provider's thread.
-QUEUED_SECONDS = 1
+QUEUED_SECONDS = 5
 
 
 class Judge:

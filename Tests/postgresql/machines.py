@@ -11,7 +11,7 @@ import urllib.request
 from grantd_testing import BlockingClient, CommandedDaemon, Gone, Program, Refused, wait_until
 
 PROVIDER = pathlib.Path(__file__).resolve().parent.parent / "Support" / "strict-provider"
-PATIENCE = 15
+PATIENCE = 90
 START_SECONDS = 60
 PAUSE = 0.02
 
@@ -39,6 +39,15 @@ class Provider:
 
     def delay(self, seconds):
         self.get(f"/delay?seconds={seconds}")
+
+    def release(self):
+        """Answers what waits for the end of its delay; returns when that is written."""
+        self.get("/release")
+
+        def all_answered():
+            ledger = self.ledger
+            return ledger["answered"] == ledger["refreshes"]
+        eventually("all requests are answered", all_answered)
 
     def lifetime(self, seconds):
         self.get(f"/lifetime?seconds={seconds}")

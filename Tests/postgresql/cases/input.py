@@ -13,7 +13,7 @@ def refusal(world, name, **options):
     """The error of a grantd that does not start."""
     machine = world.machine(name, start=False, **options)
     machine.launch()
-    status = machine.process.wait(30)
+    status = machine.process.wait(60)
     assert status not in (0, None), status
     return machine.log_text()
 
@@ -105,7 +105,7 @@ def full_disk(world):
     assert "disk of the database server is full" in store["message"] and "free space" in store["hint"], store
     assert world.provider.refreshes() == 1
     world.sql("DROP TRIGGER full_disk ON grantd.refresh")
-    eventually("a new token", lambda: one.get("a") == "a-a3", 40)
+    eventually("a new token", lambda: one.get("a") == "a-a3")
 
 
 def edited_row(world):
@@ -202,25 +202,30 @@ def lock_held(world):
         assert world.provider.refreshes() == 1
     finally:
         session.kill()
-    eventually("a new token", lambda: one.get("a") == "a-a3", 40)
+    eventually("a new token", lambda: one.get("a") == "a-a3")
 
 
 def status(world):
     """`status` and `doctor` name the machines, and settings that break a promise."""
     one, two = world.machine("one"), world.machine("two")
-    eventually("both machines", lambda: len(one.status()["sharing"]["machines"]) == 2)
-    machines = one.status()["sharing"]["machines"]
-    assert sorted(machine["state"] for machine in machines) == ["running", "self"], machines
-    assert all(abs(machine["clock_offset_seconds"]) < 1 for machine in machines), machines
+
+    def both_run():
+        machines = one.status()["sharing"]["machines"]
+        assert sorted(machine["state"] for machine in machines) == ["running", "self"], machines
+        # A pause of this machine during a measurement is an offset until the next one.
+        assert all(abs(machine["clock_offset_seconds"]) < 1 for machine in machines), machines
+        return True
+
+    eventually("both machines run", both_run)
     text = one.ctl("status").stdout
     assert text.count("  machine") == 2, text
     report = one.ctl("doctor").stdout
     assert "2 running" in report and "schema 3" in report, report
     two.process.kill()
-    two.process.wait(10)
+    two.process.wait(60)
     eventually(
         "the other is silent",
-        lambda: "silent" in [machine["state"] for machine in one.status()["sharing"]["machines"]], 30)
+        lambda: "silent" in [machine["state"] for machine in one.status()["sharing"]["machines"]])
     assert "silent for" in one.ctl("doctor").stdout
 
 

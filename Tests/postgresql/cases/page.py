@@ -12,7 +12,7 @@ from machines import Machine, eventually
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "fleet.md"
 # A block of the page, with the name of its file if it has one.
 BLOCK = re.compile(r"(?:^`(/[^`\n]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.S | re.M)
-SECONDS = 60
+SECONDS = 120
 PASSWORD = "hunter2-of-the-page"
 HBA = "/etc/postgresql/15/main/pg_hba.conf"
 
@@ -86,7 +86,8 @@ def page(world):
         one, two = machines
         one.adopt("a")
         eventually("the account is at both", lambda: two.get("a") == "a-a2")
-        assert place.server.sql("SELECT count(*) FROM pg_stat_ssl WHERE ssl", role="postgres") == [["4"]]
+        encrypted = "SELECT count(*) FROM pg_stat_ssl WHERE ssl"
+        eventually("both are connected over TLS", lambda: place.server.sql(encrypted, role="postgres") == [["4"]])
         ended = re.search(r"(?m)^  psql service=grantd -c \"(.*)\"$", PAGE.read_text())[1]
         place.server.sql(ended.replace("HOST", one.status()["sharing"]["machines"][0]["name"]), role="postgres")
         assert place.server.sql("SELECT count(*) FROM grantd.node WHERE ended_at IS NULL", role="postgres") == [["0"]]

@@ -29,12 +29,11 @@ def standby_stops(world):
                 assert world.provider.refreshes() == 1, "a refresh token was sent under a lease that the standby does not have"
                 time.sleep(1)
             assert cancelled, "no COMMIT waited for the standby"
-            store = one.status()["store"]
-            assert store["state"] != "ok", store
+            eventually("the store's state is not ok", lambda: one.status()["store"]["state"] != "ok")
         finally:
             os.kill(receiver, signal.SIGCONT)
         for machine in machines:
-            eventually("a new token is everywhere", lambda: machine.get("a") == "a-a3", 40)
+            eventually("a new token is everywhere", lambda: machine.get("a") == "a-a3")
         ledger = world.provider.ledger
         assert ledger["refreshes"] == 2 and not ledger["reused"], ledger
     finally:
@@ -63,15 +62,15 @@ def old_dump(world):
     server.command("pg_restore", *place, "--clean", "--if-exists", "--single-transaction", "-d", world.database, file)
     for account, machine in (("b", one), ("a", two)):
         # The first write after the restore is refused.
-        eventually("the report is accepted", lambda: report(machine, account), 30)
+        eventually("the report is accepted", lambda: report(machine, account))
     for account in ("a", "b"):
-        eventually("the newest token is served", lambda: is_renewed(world, account), 30)
+        eventually("the newest token is served", lambda: is_renewed(world, account))
     # The dump lacks this account: the machines that have it write it back.
     stored = "SELECT count(*) FROM grantd.grants WHERE account = 'later'"
     eventually("the later account is stored", lambda: world.value(stored) == "1")
     one.call("token.report_rejected", account="later", generation=1)
     for machine in (one, two):
-        eventually("a new token of the later account is everywhere", lambda: machine.get("later") == "later-a3", 30)
+        eventually("a new token of the later account is everywhere", lambda: machine.get("later") == "later-a3")
     ledger = world.provider.ledger
     assert not ledger["revoked"] and not ledger["reused"], ledger
     assert generation(world) >= 3, generation(world)
