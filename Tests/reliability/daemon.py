@@ -9,7 +9,7 @@ from provider.web import sign_in
 
 
 class Daemon(grantd_testing.Daemon):
-    start_limit = 30
+    start_limit = 90
 
     def __init__(self, products, folder, ledger, state=None):
         super().__init__(products, folder, state)
@@ -45,11 +45,11 @@ class Daemon(grantd_testing.Daemon):
         started = await client.call("login.start", provider=realm.name, account=account, login_hint=account)
         url = next(place["url"] for place in started["destinations"] if place["kind"] == "browser")
         await sign_in(url, account)
-        result = await client.call("login.wait", login_id=started["login_id"], timeout=20)
+        result = await client.call("login.wait", login_id=started["login_id"], timeout=50)
         if result["state"] != "completed":
             raise Wrong(f"{account}: the login is {result['state']} after the callback")
 
-    async def grantctl(self, *arguments, seconds=30.0):
+    async def grantctl(self, *arguments, seconds=120.0):
         """Exit status and output."""
         process = await asyncio.create_subprocess_exec(
             str(self.products / "grantctl"), "--socket", str(self.socket), *arguments, env=self.environment,

@@ -24,7 +24,7 @@ from machine import Skip, loopback_up, namespace, raise_files
 from provider.judge import self_test
 from stage import Stage
 
-CASE_SECONDS = 400
+CASE_SECONDS = 800
 PARTS = refreshes, providers, state, rows, callers, disks, copies, headers, kept
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 

@@ -28,7 +28,7 @@ from stage import Stage
 
 ACCOUNTS = 10
 AT_ONCE = 3
-START_SECONDS = 20
+START_SECONDS = 90
 # Flips in files other than the database, by weight.
 WEIGHTS = {"grantd.db": 20, "audit.db": 2, "grantd.key": 1, "grantd.db-wal": 6, "grantd.commits": 1, "audit.db-wal": 1}
 PAGE = 4096

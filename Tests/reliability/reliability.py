@@ -39,7 +39,7 @@ ACCESS_SECONDS = 8
 # How long an older access token stays good beside a newer one.
 OLD_ACCESS_SECONDS = 1
 LONG_SECONDS = 300
-SETTLE_SECONDS = 150
+SETTLE_SECONDS = 300
 SHOWN = 40
 
 

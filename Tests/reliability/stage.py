@@ -72,7 +72,7 @@ class Stage:
         with contextlib.suppress(Refused):
             return await self.refresh(client, name, timeout)
 
-    async def prove(self, client, names, seconds=60.0):
+    async def prove(self, client, names, seconds=180.0):
         """Each account gives a new token, of a refresh of now, that the provider takes."""
         end, lost, stuck = time.monotonic() + seconds, [], {}
 
@@ -112,7 +112,7 @@ class Stage:
             record for record in self.ledger.records[since:]
             if record["event"] == "request" and record["user"] == user]
 
-    async def restart(self, daemon, seconds=60.0):
+    async def restart(self, daemon, seconds=90.0):
         """In order; a client of the new process."""
         status = await daemon.stop(seconds)
         try:

@@ -31,7 +31,7 @@ async def restore_older(stage):
     # A program that does not ask leaves it out.
     if stage.requests(REFRESHED, before):
         raise Wrong("the provider was asked")
-    await stage.prove(client, [KEPT, REFRESHED], 30)
+    await stage.prove(client, [KEPT, REFRESHED])
     status, output = await daemon.grantctl(*restore, "--older")
     if status or REFRESHED not in output:
         raise Wrong(f"with --older the status is {status}: {output}")

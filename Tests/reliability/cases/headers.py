@@ -21,13 +21,13 @@ def damaged_number(at, value, words):
         _, daemon, names = await signed_in(stage)
         overwrite(daemon.state / "grantd.db", at, value)
         client = await daemon.start()
-        await stage.prove(client, names, 30)
+        await stage.prove(client, names)
         await reported(daemon, client, "header", words)
         client.close()
         client = await stage.restart(daemon)
         if (await client.call("broker.status"))["store"]["state"] != "ok":
             raise Wrong("after another start the repair is still reported")
-        await stage.prove(client, names, 30)
+        await stage.prove(client, names)
         return "all of 4 accounts work; the header is written again"
 
     return case
@@ -53,7 +53,7 @@ async def damaged_trail(stage):
     _, daemon, names = await signed_in(stage)
     overwrite(daemon.state / "audit.db", USER_VERSION, 99)
     client = await daemon.start()
-    await stage.prove(client, names, 30)
+    await stage.prove(client, names)
     named(daemon, "audit.db", "put aside")
     if not (daemon.state / "audit.db.damaged").exists():
         raise Wrong("the damaged trail is not kept")

@@ -92,7 +92,7 @@ def damaged_grant(sql, is_repairable):
         realm, daemon, names = await signed_in(stage)
         change(daemon.state, sql, account=VICTIM)
         client = await daemon.start()
-        await stage.prove(client, [name for name in names if name != VICTIM], 30)
+        await stage.prove(client, [name for name in names if name != VICTIM])
         # Damage to a secret shows only when the account is used.
         refusal = await refused(client, VICTIM)
         listed = {account["account"]: account["state"] for account in (await client.call("account.list"))["accounts"]}
@@ -119,17 +119,17 @@ def damaged_grant(sql, is_repairable):
         if is_repairable:
             if status:
                 raise Wrong(f"the repair fails: {output}")
-            await stage.prove(client, names, 30)
+            await stage.prove(client, names)
         else:
             if not status or "grantctl login" not in output:
                 raise Wrong(f"the repair has status {status}: {output}")
             await daemon.login(client, realm, VICTIM)
-            await stage.prove(client, names, 30)
+            await stage.prove(client, names)
         if await set_aside(client):
             raise Wrong("the row is still named after its repair")
         client.close()
         client = await stage.restart(daemon)
-        await stage.prove(client, names, 30)
+        await stage.prove(client, names)
         # Another one is removed.
         client.close()
         await daemon.stop()
@@ -138,7 +138,7 @@ def damaged_grant(sql, is_repairable):
         status, output = await daemon.grantctl("logout", VICTIM)
         if status or rows(daemon.state, "SELECT 1 FROM grants WHERE account = :account", account=VICTIM):
             raise Wrong(f"logout has status {status}: {output}")
-        await stage.prove(client, [name for name in names if name != VICTIM], 30)
+        await stage.prove(client, [name for name in names if name != VICTIM])
         return f"3 of 4 accounts work; the fourth is {'repaired' if is_repairable else 'signed in again'}, and removed"
 
     return case
@@ -149,7 +149,7 @@ def damaged_part(sql):
         _, daemon, names = await signed_in(stage)
         change(daemon.state, sql, account=VICTIM)
         client = await daemon.start()
-        await stage.prove(client, names, 30)
+        await stage.prove(client, names)
         named(daemon, VICTIM, "left out")
         if await set_aside(client):
             raise Wrong("a row that a refresh replaces is set aside")
@@ -174,7 +174,7 @@ async def damaged_rest(stage):
             "source_fingerprint, code FROM grants WHERE account = 'account-0'"):
         change(daemon.state, sql)
     client = await daemon.start()
-    await stage.prove(client, names, 30)
+    await stage.prove(client, names)
     found = await set_aside(client)
     tables = sorted(name.split("#")[0] for name in found)
     if tables != ["grants", "logins", "registrations", "revocations"]:
@@ -194,7 +194,7 @@ async def damaged_rest(stage):
     client = await stage.restart(daemon)
     if await set_aside(client):
         raise Wrong("removed rows come back")
-    await stage.prove(client, names, 30)
+    await stage.prove(client, names)
     return "all of 4 accounts work; 4 rows are named, and removed"
 
 
@@ -217,11 +217,11 @@ async def damaged_structure(stage):
     listed = {account["account"] for account in (await client.call("account.list"))["accounts"]}
     if not found or listed != set(names):
         raise Wrong(f"set aside are {found}; listed are {len(listed)} of {len(names)}")
-    await stage.prove(client, [name for name in names if name not in found], 60)
+    await stage.prove(client, [name for name in names if name not in found])
     await reported(daemon, client, "was damaged", "put aside")
     name = sorted(found)[0]
     await daemon.login(client, realm, name)
-    await stage.prove(client, [name], 30)
+    await stage.prove(client, [name])
     return f"{len(names) - len(found)} of {len(names)} accounts work, the others are named"
 
 
@@ -230,7 +230,7 @@ async def damaged_note(stage):
     _, daemon, names = await signed_in(stage)
     change(daemon.state, "UPDATE meta SET value = zeroblob(20)")
     client = await daemon.start()
-    await stage.prove(client, names, 30)
+    await stage.prove(client, names)
     await reported(daemon, client, "note of the key")
     client.close()
     client = await stage.restart(daemon)

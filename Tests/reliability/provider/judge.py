@@ -3,12 +3,14 @@
 import collections
 
 # A daemon that runs and has an answer has this long to save it.
-SAVE_SECONDS = 2.0
+SAVE_SECONDS = 6.0
 # How long a refresh is read for, and how long an orderly stop lets it be read.
 READ_SECONDS = 300.0
 DRAIN_SECONDS = 30.0
 # Two clocks' worth of doubt about which of two things was first.
 MOMENT = 0.5
+# A request of a process that has ended may be read so much later, if none has started since.
+READ_LATER_SECONDS = 5.0
 NEVER_WHOLE = ("cut", "reset", "none", "status")
 
 
@@ -62,7 +64,7 @@ class Judge:
         for at, is_orderly in self.ends:
             if asked <= at <= until:
                 return at, is_orderly
-            if asked - MOMENT <= at < asked and not any(at < start <= asked for start in self.starts):
+            if asked - READ_LATER_SECONDS <= at < asked and not any(at < start <= asked for start in self.starts):
                 return at, is_orderly
         return None
 
