@@ -90,7 +90,7 @@ class Traffic:
             # The browser's connection may fall with the daemon. Who waits for the login has its answer before the page.
             page = asyncio.create_task(http("GET", callback))
             try:
-                result = await client.call("login.wait", login_id=login_id, timeout=20)
+                result = await client.call("login.wait", login_id=login_id, timeout=50)
             finally:
                 page.cancel()
                 await asyncio.gather(page, return_exceptions=True)

@@ -16,9 +16,10 @@ from traffic import CALLERS, Traffic
 RESIDENTS = {"strict": 4, "grace": 2, "none": 2}
 # Seconds.
 POINT_LIMIT = 4.0
-MIGRATIONS = 5
+# Each of them is reached.
+MIGRATIONS, MIGRATION_LIMIT = 5, 60.0
 # A provider answers within its faults' delays, which are shorter.
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 
 
 class World(Traffic):
@@ -93,7 +94,7 @@ class World(Traffic):
                     raise Wrong(f"the daemon ended by itself, with status {self.daemon.process.status}")
                 self.killed(f"as a commit was {point.split(':')[0]}")
             elif point:
-                await self.kill_after(0, "at an instant, the write point was not reached")
+                await self.kill_after(0, "at an instant, the write point was not reached", has_point=True)
             elif plan.kind == "drain":
                 await self.kill_in_drain(rng, plan)
             else:
@@ -106,9 +107,10 @@ class World(Traffic):
             if isinstance(result, BaseException):
                 raise result
 
-    async def kill_after(self, seconds, place):
+    async def kill_after(self, seconds, place, has_point=False):
+        """`has_point`: the daemon may reach its write point before."""
         await asyncio.sleep(seconds)
-        if self.daemon.process.status is not None:
+        if self.daemon.process.status not in ((None, -signal.SIGKILL) if has_point else (None,)):
             raise Wrong(f"the daemon ended by itself, with status {self.daemon.process.status}")
         self.daemon.process.kill()
         self.killed(place)
@@ -198,7 +200,7 @@ class World(Traffic):
         self.accounts, self.unfinished = {}, []
         for number in range(kills):
             self.daemon.launch(crash_at=f"migrated:{rng.randint(1, MIGRATIONS)}:0" if number == 0 else None)
-            if number == 0 and await self.daemon.process.ended(POINT_LIMIT):
+            if number == 0 and await self.daemon.process.ended(MIGRATION_LIMIT):
                 self.killed("in a migration of the empty store")
             else:
                 seconds = rng.uniform(0, self.daemon.start_seconds * 1.1)
