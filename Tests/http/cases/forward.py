@@ -271,10 +271,14 @@ def early_answers(scene):
 @case("forward.early_refusal")
 def early_refusal(scene):
     """A 401 while the body still comes in: the whole of it is sent again, once, and each byte is there."""
+    answered = threading.Semaphore(0)
+
     def action(exchange):
         if not scene.provider.is_alive(exchange.token):
             exchange.is_read, exchange.closes = True, True
             exchange.head(401, [("Content-Length", "0"), ("WWW-Authenticate", "Bearer")])
+            # To close on what was not read would take the answer away.
+            answered.acquire(timeout=WAIT_SECONDS)
         else:
             exchange.reply(200, exchange.body())
     scene.upstream.route("late", action)
@@ -291,6 +295,7 @@ def early_refusal(scene):
                 time.sleep(0.02)
             stream.sendall(b"0\r\n\r\n")
             answer = Reader(stream).answer("POST")
+            answered.release()
         must(answer.status == 200 and answer.body == b"".join(pieces), f"{answer.status}: {len(answer.body)} bytes")
 
 
@@ -304,15 +309,20 @@ def refused_large(scene):
     must(answer.get("retry-after") == "0", f"Retry-After: {answer.get('retry-after')}")
     must(len(echoed(forward(scene, "POST", "/echo", body, account=account))["body"]) == len(body), "the second try")
 
+    answered = threading.Semaphore(0)
+
     # Refused before the body is sent, as servers do.
     def early(exchange):
         exchange.closes = exchange.is_read = True
         if scene.provider.is_alive(exchange.token):
             return exchange.reply(200, str(len(exchange.body())))
-        return exchange.reply(401, "no", [("Connection", "close"), ("WWW-Authenticate", "Bearer")])
+        exchange.reply(401, "no", [("Connection", "close"), ("WWW-Authenticate", "Bearer")])
+        # To close on what was not read would take the answer away.
+        return answered.acquire(timeout=WAIT_SECONDS)
     scene.upstream.route("early", early)
     scene.provider.kill(account)
     answer = forward(scene, "POST", "/early", body, account=account)
+    answered.release()
     # It may have kept all that it had sent by then.
     if answer.status != 200:
         own_error(answer, 502)
