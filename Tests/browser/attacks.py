@@ -3,6 +3,7 @@
 import time
 import urllib.parse
 
+from chromium import ANSWER_SECONDS
 from rooms import PUBLIC, Rooms
 
 # `pwned` is a function of every page here, which no policy keeps from being called: the browser tells of each call.
@@ -52,15 +53,16 @@ class Attacks(Rooms):
             if payload.startswith("`"):
                 payload = payload.replace("autofocus", "id=f autofocus") + "<script>f.focus()</script>"
             self.page.open(self.stranger.show("/control", payload))
-            self.browser.settle(0.1)
-            ran = [script for script in self.page.scripts if script["url"]]
-            came = [request["url"] for request in self.page.requests if request["url"] != f"{self.stranger.origin}/control"]
-            assert self.page.alarms or ran or came, f"nothing is seen of {payload}"
+            self.page.until(self.is_seen, f"something is seen of {payload}")
         self.page.open("about:blank")
+
+    def is_seen(self):
+        return self.page.alarms or any(script["url"] for script in self.page.scripts) or any(
+            request["url"] != f"{self.stranger.origin}/control" for request in self.page.requests)
 
     def shown(self, what, payload, scripts):
         heading = self.page.heading()
-        end = time.monotonic() + 10
+        end = time.monotonic() + ANSWER_SECONDS
         while heading not in HEADINGS and time.monotonic() < end:
             self.browser.settle(0.02)
             heading = self.page.heading()

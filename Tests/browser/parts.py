@@ -8,9 +8,9 @@ import threading
 
 from grantd_testing import Program, free_ports, wait_until
 
-START_SECONDS = 20
-END_SECONDS = 10
-ANSWER_SECONDS = 30
+START_SECONDS = 60
+END_SECONDS = 60
+ANSWER_SECONDS = 90
 
 
 class Proxy:
@@ -29,8 +29,8 @@ class Proxy:
         (folder / "haproxy.cfg").write_text(f"""
 defaults
   mode http
-  timeout connect 5s
-  timeout client 30s
+  timeout connect 30s
+  timeout client 90s
   timeout server 90s
 frontend web
   bind 127.0.0.1:{self.port} ssl crt {pem}

@@ -66,7 +66,7 @@ class Rooms(Checks):
     def outcome(self, login):
         """The state of the login, or why it failed."""
         try:
-            return self.socket.call("login.wait", login_id=login, timeout=10)["state"]
+            return self.socket.call("login.wait", login_id=login, timeout=50)["state"]
         except Refused as refusal:
             return refusal.reason
 

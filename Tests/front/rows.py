@@ -9,6 +9,8 @@ TOKEN = {
     "access_token": "ya29.a0-._~+/=AfH6SMC", "token_type": "Bearer", "expires_at": 1767229199, "expires_in": 3599,
     "scope": ["openid", "email"], "account": "work", "provider": "google", "issuer": "https://accounts.google.com",
     "generation": 7}
+# A program at a terminal asks after a second.
+EXPLAIN_SECONDS = 60
 OTHER = TOKEN | {"access_token": "other"}
 SESSION = {
     "kind": "session", "session_id": "s-123", "cookie": "sid=s-123", "scope": [], "account": "work", "provider": "zephr",
@@ -52,15 +54,23 @@ def refuses(connection):
     connection.send(failure(-32013, "too many connections", None, reason="overloaded", hint="Close some."))
 
 
-def waits_for_a_person(connection):
+def waits_for_a_person(connection, waits=True):
     request = json.loads(connection.request())
     if request["method"] == "policy.explain":
         connection.send(reply({
             "allowed": True, "rule": "ask", "why": "a rule", "confirm": {"within": 60, "rule": "ask"}, "scopes": ["*"]}))
+        connection.server.explained.set()
     else:
+        if waits:
+            connection.server.explained.wait(EXPLAIN_SECONDS)
         connection.pause(2.5)
         connection.send(reply(TOKEN))
     connection.hang()
+
+
+def waits_unseen(connection):
+    """The same for a program without a terminal, which does not ask why it waits."""
+    waits_for_a_person(connection, waits=False)
 
 
 good = says(reply(TOKEN))
@@ -235,7 +245,7 @@ def outputs():
     yield Row("terminal: waits for a person", ["token", "work"], waits_for_a_person, terminal=True)
     yield Row("terminal: waits for a person, named", ["token", "work", "--socket", "{socket}"], waits_for_a_person, terminal=True)
     yield Row("terminal: answers late", ["token", "work"], slow, terminal=True, compares_requests=False)
-    yield Row("no terminal: waits for a person", ["token", "work"], waits_for_a_person)
+    yield Row("no terminal: waits for a person", ["token", "work"], waits_unseen)
 
 
 def closes_in_the_middle(connection):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from grantd_testing import environment
 
 # Of one run; the longest row takes eleven.
-RUN_SECONDS = 40
+RUN_SECONDS = 120
 # Another user than the one who runs the tests.
 STRANGER = 65534
 
@@ -91,6 +91,8 @@ class Server:
 
     def __init__(self, path, row):
         self.script, self.requests, self.threads, self.queue = row.server, [], [], []
+        # Set by a script that another connection waits for.
+        self.explained = threading.Event()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         os.chmod(path, row.mode)
@@ -128,6 +130,7 @@ class Server:
             script(Connection(self, connection, number))
 
     def close(self):
+        self.explained.set()
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 from fake import CLOSE, SECRET, Fake, error, line, token
-from rig import Skip, case, driving, must
+from rig import Skip, case, driving, must, wait_until
 
 OUTSIDER = 65534
 LISTEN = """
@@ -33,11 +33,13 @@ def misbehaving(name, script, reason, requests=None):
         def answered(fake, request):
             return token(request, account="good") if request["params"]["account"] == "good" else script(fake, request)
         with Fake(path(stage, language), answered) as fake, driving(stage, language, fake.path) as driver:
-            answer = driver.ask(do="token", account="work", timeout=0.3)
+            answer = driver.ask(do="token", account="work", timeout=0.3 if reason == "timed_out" else 60)
             found = answer.get("error")
             must(found and found["reason"] == reason, f"{answer}, not {reason}")
             must(SECRET not in str(found), f"a secret in the error: {found}")
             must(found["hint"] or reason not in ("bad_answer", "disconnected", "timed_out"), f"no hint: {found}")
+            if requests:
+                wait_until(lambda: len(fake.requests) >= requests, 60, "the fake broker has read the request")
             must(requests is None or len(fake.requests) == requests, f"{len(fake.requests)} requests, not {requests}")
             must(driver.ok(do="token", account="good")["access_token"] == SECRET, "the next call fails")
 

@@ -187,14 +187,14 @@ def login_notifier(stage):
     command = [SYSTEM_PYTHON, EXAMPLES / "login-notifier" / "notify.py", recorder, "--app-name=grantd"]
     stage.sign_in(WATCHED)
     with running(command, home / "log", env=variables(stage, home)):
-        wait_until(lambda: len(lines()) == 1, 10, "the account without a grant")
+        wait_until(lambda: len(lines()) == 1, 90, "the account without a grant")
         must(lines()[0] == f"--app-name=grantd|ended: login required|Sign in with `grantctl login {PROVIDER} ended`.|", lines())
         stage.end_grant(WATCHED)
-        wait_until(lambda: len(lines()) == 2, 10, "the account whose grant ends")
+        wait_until(lambda: len(lines()) == 2, 90, "the account whose grant ends")
         must(f"|{WATCHED}: login required|" in lines()[1] and f"grantctl login {PROVIDER} {WATCHED}" in lines()[1], lines())
         stage.sign_in(WATCHED)
         stage.end_grant(WATCHED)
-        wait_until(lambda: len(lines()) == 3, 10, "the account whose grant ends again")
+        wait_until(lambda: len(lines()) == 3, 90, "the account whose grant ends again")
 
 
 # ---- web services
@@ -236,7 +236,7 @@ def service(name, command):
             (port,), log = free_ports(), home / "log"
             with running([*started, port], log, env=variables(
                     stage, home, ACCOUNT=account, API_URL=url, NODE_PATH=str(home / "modules"))):
-                end = time.monotonic() + 20
+                end = time.monotonic() + 90
                 while True:
                     try:
                         found = get(port)

@@ -8,7 +8,7 @@ import threading
 
 SSL, GSS = 80877103, 80877104
 OK, SASL, CONTINUE = 0, 10, 11
-SECONDS = 10
+SECONDS = 60
 
 
 class Postgres:

@@ -47,7 +47,7 @@ def closed_before_many(stage, language):
     with Fake(path(stage, language), lambda fake, request: token(request)) as fake, \
             driving(stage, language, fake.path) as driver:
         driver.ok(do="token", account="work")
-        driver.send(do="many", account="work", count=10 * MANY, threads=MANY, pause=0.3)
+        driver.send(do="many", account="work", count=10 * MANY, threads=MANY, pause=2)
         time.sleep(0.1)
         fake.streams[0].shutdown(2)
         done = driver.answer()
@@ -97,12 +97,13 @@ def interrupted(stage, language):
         return HOLD if request["params"]["account"] == "slow" else token(request)
     with Fake(path(stage, language), script) as fake, driving(stage, language, fake.path) as driver:
         driver.send(do="interrupted", account="slow", then="work")
-        wait_until(lambda: fake.requests, 10, "the slow request")
+        wait_until(lambda: fake.requests, 60, "the slow request")
         if language.interrupts_by_signal:
-            time.sleep(0.05)
+            # For the call to wait after it has sent the request.
+            time.sleep(1)
             driver.process.send_signal(signal.SIGUSR1)
             if language.goes_on:
-                time.sleep(0.05)
+                time.sleep(0.5)
                 fake.streams[0].sendall(token(fake.requests[0]))
         answer = driver.answer()
         must(answer.get("ok") == {"was_interrupted": not language.goes_on, "token": SECRET}, answer)

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-REQUEST_SECONDS = 20
+REQUEST_SECONDS = 60
 PAGE = 256 * 1024    # bytes
 
 

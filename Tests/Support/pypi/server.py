@@ -16,7 +16,7 @@ from grantd_testing import Program, Wrong, environment, get, wait_until
 
 SUPPORT = pathlib.Path(__file__).resolve().parent
 ROOT = SUPPORT.parents[2]
-START_SECONDS, REQUEST_SECONDS = 30, 10
+START_SECONDS, REQUEST_SECONDS = 90, 60
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
