@@ -214,7 +214,7 @@ struct PoolTests {
       }
       return .success(["127.0.0.1"])
     })
-    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(4), names: names)
+    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(8), names: names)
     try await HalfServer().with { url in
       let slow = try #require(URL(string: "http://slow.test:\(url.port ?? 0)"))
       let waiting = (0..<20).map { _ in

@@ -72,11 +72,11 @@ struct HungryClientTests {
 
   @Test("a connection without requests is closed after the idle time-out, one that waits for an answer is not")
   func idle() async throws {
-    try await Rig.with(Wish { $0.configuration = "[socket]\nidle_timeout = \"3s\"" }) { rig in
+    try await Rig.with(Wish { $0.configuration = "[socket]\nidle_timeout = \"8s\"" }) { rig in
       let login = try await rig.startLogin()
       let waiting = try RawClient(rig.socket)
       try await waiting.send(
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"login.wait\",\"params\":{\"login_id\":\"\(login.id)\",\"timeout\":7}}\n"
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"login.wait\",\"params\":{\"login_id\":\"\(login.id)\",\"timeout\":20}}\n"
       )
       let quiet = try RawClient(rig.socket)
       await #expect(throws: RawClient.Ended.self) { _ = try await quiet.line() }

@@ -45,7 +45,7 @@ struct MemoryTests {
     let wish = Wish {
       $0.isRelayed = true
       // An eighth of it is how often quiet connections are looked at.
-      $0.configuration = "[socket]\nidle_timeout = \"8s\""
+      $0.configuration = "[socket]\nidle_timeout = \"30s\""
     }
     try await Rig.with(wish) { rig in
       let leaks = Leaks()

@@ -111,10 +111,10 @@ struct LoginRefusalTests {
 
   @Test("an incomplete login expires in time, also across a restart")
   func expired() async throws {
-    try await Rig.with(Wish { $0.provider = "login_timeout = \"10s\"" }) { rig in
+    try await Rig.with(Wish { $0.provider = "login_timeout = \"20s\"" }) { rig in
       let login = try await rig.startLogin()
       let callback = try await rig.callback(of: login)
-      let error = try await rig.failure("login.wait", ["login_id": .string(login.id), "timeout": 20])
+      let error = try await rig.failure("login.wait", ["login_id": .string(login.id), "timeout": 50])
       #expect(error.reason == .loginExpired)
       #expect(try await Browser.open(callback.url).status == 200)
       #expect(rig.demo.stats().requests["token.code"] == nil)

@@ -82,7 +82,7 @@ struct ConfirmTests {
   @Test("without an answer the program gets the next step in time; a closed connection stops waiting")
   func ends() async throws {
     try await with { rig in
-      let asked = try asking(rig, ["--timeout", "6"])
+      let asked = try asking(rig, ["--timeout", "15"])
       _ = try await waiting(rig)
       #expect(try await asked.end() == 5)
       #expect(text(rig).contains("was not confirmed in time") && text(rig).contains("grantctl approve --wait"))
@@ -132,7 +132,7 @@ struct ConfirmTests {
       #expect(try await asking(rig, to: "second").end() == 0)
       #expect(try await grantctl(rig, ["approve"]).output.contains(" more: token.get of alice to "))
       // This process is another program.
-      let other = Task { try await rig.failure("token.get", ["account": "alice", "timeout": 20]) }
+      let other = Task { try await rig.failure("token.get", ["account": "alice", "timeout": 50]) }
       let release = try await waiting(rig, getpid())
       #expect(try await grantctl(rig, ["approve", release.id, "--deny"]).status == 0)
       #expect(try await other.value.reason == .notPermitted)
@@ -186,7 +186,7 @@ struct ConfirmTests {
       #expect(checked.status == 0 && checked.output.hasSuffix(" 2 rules\n"), "\(checked.output)")
       try await rig.call("broker.reload")
       #expect(try await rig.call("store.backup", secret)["accounts"]?.integer == 2)
-      let asked = Task { try await rig.failure("token.get", ["account": "alice", "timeout": 20]) }
+      let asked = Task { try await rig.failure("token.get", ["account": "alice", "timeout": 50]) }
       let release = try await waiting(rig, getpid())
       #expect(try await grantctl(rig, ["approve", release.id, "--deny"]).status == 0)
       #expect(try await asked.value.reason == .notPermitted)

@@ -221,7 +221,7 @@ import Testing
   }
 
   @Test("a line is not late while the server does not read it") func aLineIsNotLateWhileTheServer() async throws {
-    try await Served.with({ $0.partialLine = .seconds(4) }) { served in
+    try await Served.with({ $0.partialLine = .seconds(12) }) { served in
       let (client, other) = (try served.client(), try served.client())
       try await client.send(call(1, "subscribe"))
       _ = try await client.line()
@@ -231,7 +231,7 @@ import Testing
       // More than the kernel takes.
       let filler = JSON.string(String(repeating: "x", count: 50_000))
       for _ in 0..<8 { #expect(session.notify(method: "event", params: filler)) }
-      let end = ContinuousClock.now + .seconds(5)
+      let end = ContinuousClock.now + .seconds(13)
       while ContinuousClock.now < end {
         try await served.turn(for: other)
         try await Task.sleep(for: .milliseconds(20))
