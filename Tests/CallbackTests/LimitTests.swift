@@ -304,6 +304,33 @@ import Testing
     }
   }
 
+  @Test("A waiting connection of an unknown user does not delay another user's browser") func unknownFirst()
+    async throws
+  {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.patient
+    configuration.limits.connections = 2
+    configuration.ipv6 = false
+    let (users, handler) = (Users(), ScriptedHandler(holds: true))
+    try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
+      async let first = client.request("GET", "/callback?n=1")
+      async let second = client.request("GET", "/callback?n=2")
+      await handler.asked(2)
+      users.state.withLock { $0.uid = nil }
+      let unknown = try await client.open(staysOpen: true)
+      try await users.asked(3)
+      users.state.withLock { $0.uid = 1001 }
+      async let third = client.request("GET", "/callback?n=3")
+      // In the slot of one of the first user, who has two.
+      await handler.asked(3)
+      handler.letGo()
+      #expect(try await third.status == 200)
+      let statuses = try await [first.status, second.status]
+      #expect(statuses.sorted() == [0, 200])
+      await unknown.close()
+    }
+  }
+
   @Test("Handlers of one user leave some to others") func handlersOfUsers() async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits.handlersPerUser = 1

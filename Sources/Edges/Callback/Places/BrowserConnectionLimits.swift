@@ -55,8 +55,9 @@ final class BrowserConnectionLimits: ConnectionLimits {
   }
 
   func ended(_ connection: HTTPConnection) {
+    let count = waiting.count
     waiting.removeAll { $0.connection === connection }
-    if open.removeValue(forKey: ObjectIdentifier(connection)) != nil { serve() }
+    if open.removeValue(forKey: ObjectIdentifier(connection)) != nil || waiting.count < count { serve() }
   }
 
   /// Too many wait: the latest of the user who has the most is closed.
@@ -72,12 +73,14 @@ final class BrowserConnectionLimits: ConnectionLimits {
   private func serve() {
     while !waiting.isEmpty {
       let counts = Self.counts(open.values.lazy.map(\.user))
-      guard
-        let index = waiting.indices.min(by: {
-          counts[waiting[$0].user, default: 0] < counts[waiting[$1].user, default: 0]
-        })
-      else { return }
-      guard open.count < max(2, limits.connections) else {
+      let isFull = open.count >= max(2, limits.connections)
+      // No connection of a user is closed for an unknown one: those of known users come first.
+      func rank(_ index: Int) -> (Int, Int) {
+        let user = waiting[index].user
+        return (isFull && user == .unknown ? 1 : 0, counts[user, default: 0])
+      }
+      guard let index = waiting.indices.min(by: { rank($0) < rank($1) }) else { return }
+      guard !isFull else {
         let age = NIODeadline.now() - waiting[index].since
         return age < Self.settling
           ? lookAgain(in: Self.settling - age) : makeRoom(for: waiting[index].user, counts)
