@@ -338,6 +338,22 @@ import Testing
     #expect(files.all.isEmpty)
   }
 
+  @Test("http to another machine needs an entry that allows it, for this account; --undo needs none")
+  func insecure() async throws {
+    let entry = """
+      [[host]]
+      name = "git.example.com"
+      account = "work"
+      allow_insecure_http = true
+
+      """
+    let files = Files(["/h/.config/grantd/helper.toml": entry])
+    let run = try await files.run(["git", "work", "http://git.example.com"])
+    #expect(run.status == .success && run.out.contains("[credential \"http://git.example.com\"]"), "\(run.err)")
+    #expect(try await files.run(["git", "other", "http://git.example.com"]).status == .usage)
+    #expect(try await Files().run(["git", "work", "http://git.example.com", "--undo"]).status == .success)
+  }
+
   @Test("http stays http on this machine") func loopback() async throws {
     let run = try await Files().run(["git", "work", "http://127.0.0.1:3000/team"])
     #expect(run.status == .success && run.out.contains("[credential \"http://127.0.0.1:3000/team\"]"))

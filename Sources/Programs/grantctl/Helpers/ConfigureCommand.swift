@@ -83,8 +83,17 @@ struct ConfigureCommand: AccountCommand {
     return !made.edits.isEmpty
   }
 
+  /// As the helper itself decides.
+  private func mayUseHTTP(_ chosen: Tool, _ place: ServerLocation, _ shell: Shell) -> Bool {
+    let choice = try? HelperFiles(terminal: shell.terminal).mapping().choose(.init(place: place), for: chosen.name)
+    guard case .entry(let entry) = choice else { return false }
+    return entry.account == named.account
+  }
+
   /// An account may be configured before its sign-in, and without a broker; a mistyped name is worth a note.
   private func noteUnknown(_ shell: Shell) async {
+    var shell = shell
+    shell.settings.timeout = UsageHints.patience
     do throws(Failure) {
       _ = try await shell.ask(AccountGet.self, .init(account: named.account), on: shell.connect())
     } catch {
@@ -104,11 +113,11 @@ struct ConfigureCommand: AccountCommand {
       throw Failure(.usage, "\(SafeText.line(text)) has characters that a configuration cannot contain")
     }
     let place = server.flatMap { ServerLocation($0) }
-    if let place, place.scheme == "http", !place.host.isLoopback {
+    if let place, place.scheme == "http", !place.host.isLoopback, !undo, !mayUseHTTP(chosen, place, shell) {
       throw Failure(
         .usage, "a token would be readable on its way to \(SafeText.line(server ?? ""))",
         hints: [
-          "Use https. Without it the helper gives no token, unless the server's entry in helpers.toml has "
+          "Use https. Without it the helper gives no token, unless the server's entry in helper.toml has "
             + "allow_insecure_http = true."
         ])
     }

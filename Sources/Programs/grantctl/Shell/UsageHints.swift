@@ -9,7 +9,7 @@ enum UsageHints {
   /// Further accounts are not compared with a mistyped name.
   static let mostCompared = 1000
   /// The broker gets this long to list names.
-  private static let patience = 2.0
+  static let patience = 2.0
   /// More wrong letters than this are another word.
   private static let mostTypos = 2
 
