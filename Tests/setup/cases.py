@@ -366,7 +366,7 @@ def missing_secret(stage, person):
     sign_in(shown)
     if shown.end() == 0:
         raise Wrong("a client without its secret was accepted")
-    shows(shown, "Client ID hand was not kept", "it asks for the client ID and its secret")
+    shows(shown, "Client ID hand was not kept", "Run the same command again: it sets up another client")
     finish(by_hand(stage, person, 80))
 
 
@@ -381,18 +381,34 @@ def secret_given_later(stage, person):
     finish(shown)
     section = person.run("provider", "show", account(person)["provider"], "--toml").stdout
     shows(section, "client_secret_file = ")
-    # With an account it stays, which is said.
     answer = person.run("setup", stage.closed.issuer, *options)
     same(answer.returncode, 0, f"the exit status: {answer.stdout} {answer.stderr}")
-    shows(answer.stdout, "! Client: hand, as before. --client-secret-file has no effect")
+    shows(answer.stdout, "✓ Provider: ", ", as before")
     person.token(account(person)["account"])
+
+
+@case
+def settings_of_the_replaced(stage, person):
+    """A client that replaces another has its scopes and its API."""
+    person.run("provider", "register", stage.closed.issuer, "--client-id", "hand", "--name", "demo", "--scope", "openid",
+               "--api-base", "https://api.example.com/v1")
+    secret = person.home / "secret"
+    secret.write_text("s3cret")
+    secret.chmod(0o600)
+    finish(person.setup(stage.closed.issuer, "--client-id", "hand", "--client-secret-file", secret))
+    section = person.run("provider", "show", "demo", "--toml").stdout
+    shows(section, 'scopes = ["openid"]', 'api_base = "https://api.example.com/v1"', "client_secret_file = ")
 
 
 @case
 def wrong_client_of_before(stage, person):
     person.run("setup", stage.closed.issuer, "--client-id", "nobody", "--skip-probe", "--timeout", "1")
+    answer = person.run("setup", stage.closed.issuer)
+    same(answer.returncode, 78, "the exit status without a terminal")
+    same([one["client_id"] for one in person.json("provider", "list")["providers"]], ["nobody"], "the client")
     shown = person.setup(stage.closed.issuer)
     shown.answer("Sign in anyway", "n")
+    shown.answer("Remove client ID nobody", "y")
     same(shown.end(), 78, "the exit status")
     shows(shown, "Client ID nobody was not kept")
     finish(by_hand(stage, person, 80))

@@ -104,7 +104,7 @@ extension OAuthProvider {
     (
       .clientID,
       [
-        "invalid_client", "unauthorized_client", "deleted_client", "client_id", "client id", "client not found",
+        "invalid_client", "deleted_client", "client_id", "client id", "client not found",
         "unknown client", "invalid client", "no such client", "unknown application", "application is not known",
         "aadsts700016", "application with identifier",
       ]

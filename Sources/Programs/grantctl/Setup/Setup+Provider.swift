@@ -3,6 +3,8 @@ import ProviderTemplates
 
 // Steps 2 and 3: the provider, and a client there.
 extension Setup {
+  private static let secretFile = "client_secret_file"
+
   /// What the user named.
   private enum Target {
     case existing(ProviderView)
@@ -87,14 +89,16 @@ extension Setup {
     let isSame = id == provider.client_id
     guard !isSame || given.clientSecretFile != nil else { return false }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider.provider)).value()
-    guard shown.section != nil, provider.accounts == 0, provider.issuer != nil else {
+    // It was given before.
+    if isSame, shown.section_files?.contains(Self.secretFile) == true { return false }
+    guard shown.section != nil, shown.section_base == nil, provider.accounts == 0, provider.issuer != nil else {
       guard !isSame else {
         let show = shell.command("provider show \(ShellWord.quoted(provider.provider)) --toml")
-        let next =
-          shown.section == nil
-          ? "the secret of its section in the configuration is used"
-          : "its accounts use its secret; for another, write its section: `\(show)`"
-        mention("Client", "\(id), as before. --client-secret-file has no effect: \(next)")
+        let reason =
+          provider.accounts > 0 && shown.section != nil
+          ? "its accounts use it without a secret; to add one, write its section: `\(show)`"
+          : "its section in the configuration decides"
+        mention("Client", "\(id), as before. --client-secret-file has no effect: \(reason)")
         return false
       }
       throw Failure(
@@ -112,6 +116,15 @@ extension Setup {
   ) async throws(Failure) -> String {
     guard let issuer = IssuerText(old.issuer ?? "") else { throw Failure(.usage, "the provider has no issuer URL") }
     var params = try await params(issuer)
+    let shown = try await shell.ask(ProviderGet.self, .init(provider: old.provider)).value()
+    if given.caFile == nil, shown.section_files?.contains("tls_ca_file") == true {
+      throw Failure(
+        .usage, "provider \(old.provider) has its own certificate authorities",
+        hints: ["Give them for the new client, too: --ca-file FILE"])
+    }
+    params.scopes = params.scopes ?? shown.section?["scopes"]?.array?.compactMap(\.string)
+    params.resource = shown.section?["resource"]?.string
+    params.api_base = shown.section?["api_base"]?.string
     let new = try await client()
     (params.client_id, params.client_secret) = (new.id, new.secret)
     if !status.callback.isEmpty { params.redirect_uri = redirectURI(status) }

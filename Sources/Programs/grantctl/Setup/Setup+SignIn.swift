@@ -52,8 +52,9 @@ extension Setup {
       failed(name, result.message)
       if let hint = result.hint { terminal.note(SafeText.line(hint)) }
       if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return }
-      if result.cause == "client_id" || result.cause == nil {
-        try await withdraw(provider, isSure: result.cause == "client_id")
+      if result.cause == "client_id" || result.cause == nil && addedProvider == provider {
+        // If the client cannot be removed, the refusal is still the error that the user must see.
+        _ = try? await withdraw(provider)
       }
       throw Failure(
         .configuration, "no sign-in began: \(provider) refuses the authorization request",
@@ -61,28 +62,33 @@ extension Setup {
     }
   }
 
-  /// A client that the provider refuses is not kept, also one of an earlier run: the next run asks for it again.
-  /// - Parameter isSure: the provider says that it is the client. Without, only a client of this run is removed.
+  /// A client that the provider refuses is not kept: the next run sets up another. One of an earlier run, whose settings
+  /// this run may not know, is removed only if the user agrees.
+  ///
   /// - Returns: whether it was removed.
-  @discardableResult
-  private func withdraw(_ provider: String, isSure: Bool) async throws(Failure) -> Bool {
-    guard isSure || addedProvider == provider else { return false }
+  private func withdraw(_ provider: String) async throws(Failure) -> Bool {
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
-    guard shown.section != nil, shown.provider.accounts == 0 else { return false }
+    guard shown.section != nil, shown.section_base == nil, shown.provider.accounts == 0 else { return false }
+    let id = shown.provider.client_id
+    if addedProvider != provider {
+      guard questions.canAsk, try await questions.agrees("Remove client ID \(id), to set up another?", standard: false)
+      else { return false }
+    }
     try await unregister(provider)
-    terminal.note(SafeText.line("Client ID \(shown.provider.client_id) was not kept."))
+    terminal.note(SafeText.line("Client ID \(id) was not kept."))
     return true
   }
 
-  /// A sign-in that failed. Servers check the client's secret when they answer the code (RFC 6749 §5.2).
-  private func failed(signIn failure: Failure, at provider: String) async throws(Failure) -> Failure {
-    guard let code = failure.rpc?.oauth?.error, ["invalid_client", "unauthorized_client"].contains(code),
-      try await withdraw(provider, isSure: true)
-    else { return failure }
+  /// A sign-in that failed. Servers check the client's secret when they answer the code (`invalid_client`, RFC 6749 §5.2).
+  private func failed(signIn failure: Failure, at provider: String) async -> Failure {
+    guard failure.rpc?.oauth?.error == "invalid_client", (try? await withdraw(provider)) == true else { return failure }
     var failure = failure
     // The broker's hint is about the section of a client that is kept.
     failure.hints.removeAll { $0 == failure.rpc?.hint }
-    failure.hints.append("Run the same command again: it asks for the client ID and its secret.")
+    failure.hints.append(
+      given.clientId == nil
+        ? "Run the same command again: it sets up another client."
+        : "Run it again with the right --client-id and --client-secret-file.")
     return failure
   }
 
@@ -119,7 +125,7 @@ extension Setup {
           provider: provider, account: name, scopes: LoginCommand.scopes(given.scope),
           destinations: given.manual ? ["manual"] : given.device ? ["device"] : nil, browser_uid: browser))
     } catch {
-      throw try await failed(signIn: error, at: provider)
+      throw await failed(signIn: error, at: provider)
     }
     let account = try await shell.ask(AccountGet.self, .init(account: name)).value()
     done("Signed in", account.identity.map { "as \($0.bestName)" } ?? name)
