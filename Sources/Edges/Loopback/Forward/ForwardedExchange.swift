@@ -178,7 +178,7 @@ final class ForwardedExchange: UpstreamReceiver {
     guard let sent else { return }
     drop()
     // The decision to send has asked for that.
-    guard body.rewind() else { return perform(request.bodyCame(.failed)) }
+    guard body.rewind() else { return perform(request.bodyFailed(body.state)) }
     if hasBody { listen() }
     server = endpoint.send(
       UpstreamRequest(

@@ -79,7 +79,10 @@ struct LoginDestinations: Sendable {
     noteAbsent(&absent)
     let opened = LoginWait.Opened(kind: "native", app: destination.app)
     await tell(opened)
-    guard await terminal.programs.launch(command) else {
+    let isOpen = await terminal.programs.launch(command)
+    // The user has ended it.
+    guard !Task.isCancelled else { return nil }
+    guard isOpen else {
       terminal.note(SafeText.line("The app \(app) did not open. Going on without."))
       return nil
     }

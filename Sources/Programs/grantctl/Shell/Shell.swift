@@ -164,7 +164,8 @@ extension Shell {
   ///
   /// - Parameter user: whose browser it has to be, where that is another user than runs this program.
   func openBrowser(_ url: String, to purpose: String, of user: UInt32? = nil) async -> Bool {
-    noteAbsentBrowser()
+    // With sudo the variable is root's.
+    if user == nil { noteAbsentBrowser() }
     var commands = Browser.commands(for: url, on: terminal)
     if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
     for command in commands {

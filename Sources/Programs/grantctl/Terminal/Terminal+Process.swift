@@ -36,6 +36,7 @@ extension Terminal {
   private static let pause = Duration.milliseconds(20)
 
   private static func launch(_ command: [String]) async -> Bool {
+    guard !Task.isCancelled else { return false }
     var pid = pid_t()
     guard ChildProgram(command, environment: Environment.list(Environment.own)).start(&pid) == 0 else { return false }
     let end = ContinuousClock.now + settling
