@@ -102,7 +102,7 @@ def full_disk(world):
     fill_disk(world)
     one.attempt("token.report_rejected", account="a", generation=1, timeout=2)
     store = eventually("the failure is reported", lambda: one.status()["store"]["state"] != "ok" and one.status()["store"])
-    assert "disk of the database server is full" in store["message"] and "free space" in store["hint"], store
+    assert "disk of the database server is full" in store["message"] and "Free space" in store["hint"], store
     assert world.provider.refreshes() == 1
     world.sql("DROP TRIGGER full_disk ON grantd.refresh")
     eventually("a new token", lambda: one.get("a") == "a-a3")

@@ -1,6 +1,7 @@
 """Several machines use one account."""
 
 import concurrent.futures
+import signal
 import time
 
 from machines import eventually
@@ -64,7 +65,7 @@ def own_data(world):
     assert two.refused("token.get", account="robot") == "unknown_account"
     assert world.value("SELECT count(*) FROM grantd.grants") == "1"
     node = world.value("SELECT id FROM grantd.node WHERE ended_at IS NULL ORDER BY started_at LIMIT 1")
-    assert one.end(90) == 0
+    assert one.end(signal.SIGTERM) == 0
     assert world.value(f"SELECT ended_at IS NOT NULL FROM grantd.node WHERE id = '{node}'") == "t"
     one.launch_and_wait()
     assert one.get("robot") == robot and one.get("a") == "a-a2"
@@ -79,7 +80,7 @@ def moves_in(world):
     one.config.write_text(text.replace('kind = "postgresql"', 'kind = "sqlite"'))
     one.launch_and_wait()
     one.adopt("a")
-    assert one.end(90) == 0
+    assert one.end(signal.SIGTERM) == 0
     one.config.write_text(text)
     one.launch_and_wait()
     assert one.get("a") == "a-a2"
