@@ -405,6 +405,7 @@ def wrong_client_of_before(stage, person):
     person.run("setup", stage.closed.issuer, "--client-id", "nobody", "--skip-probe", "--timeout", "1")
     answer = person.run("setup", stage.closed.issuer)
     same(answer.returncode, 78, "the exit status without a terminal")
+    shows(answer.stderr, "Another client: `grantctl setup", "--client-id ID`")
     same([one["client_id"] for one in person.json("provider", "list")["providers"]], ["nobody"], "the client")
     shown = person.setup(stage.closed.issuer)
     shown.answer("Sign in anyway", "n")
@@ -421,6 +422,8 @@ def interrupted_sign_in(stage, person):
     os.write(shown.master, b"\x03")
     same(shown.end(), 130, "the exit status")
     shows(shown, "interrupted: the login is cancelled The same command continues from here.")
+    if "Error page" in shown.text:
+        raise Wrong("an error page of a client that the provider accepts")
     finish(person.setup(stage.demo.issuer))
 
 

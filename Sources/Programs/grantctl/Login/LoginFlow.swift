@@ -118,7 +118,7 @@ struct LoginFlow: Sendable {
     guard advises, place.destination?.kind != "device",
       let uri = login.destinations.lazy.compactMap(\.redirect_uri).first, let client = login.client_id
     else { return nil }
-    return "Error page in the browser? Register \(uri) for client ID \(client), or check client_id."
+    return "Error page in the browser? Register \(uri) for client ID \(client), or check the client ID."
   }
 
   /// Where another user's login has to end first, it waits for its turn as long as a person watches.

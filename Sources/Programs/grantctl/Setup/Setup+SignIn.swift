@@ -31,9 +31,9 @@ extension Setup {
 
   // MARK: The probe
 
-  /// Returns whether the sign-in can begin.
-  private mutating func probe(_ provider: String, _ account: String) async throws(Failure) {
-    guard !given.skipProbe else { return }
+  /// Returns whether the provider accepts the client and its redirect URI. Throws if no sign-in shall begin.
+  private mutating func probe(_ provider: String, _ account: String) async throws(Failure) -> Bool {
+    guard !given.skipProbe else { return false }
     let name = "Request"
     let result: LoginProbe.Result
     do throws(Failure) {
@@ -43,7 +43,8 @@ extension Setup {
     } catch {
       // Other kinds of providers, and callers that may not sign in to the account: the sign-in reports it.
       guard error.rpc?.reason == .unsupportedByProvider || error.status == .notPermitted else { throw error }
-      return mention(name, "not tried: \(error.message)")
+      mention(name, "not tried: \(error.message)")
+      return false
     }
     switch result.result {
     case .ok: done(name, result.message)
@@ -51,15 +52,18 @@ extension Setup {
     case .failed:
       failed(name, result.message)
       if let hint = result.hint { terminal.note(SafeText.line(hint)) }
-      if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return }
+      if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return false }
       if result.cause == "client_id" || result.cause == nil && addedProvider == provider {
         // If the client cannot be removed, the refusal is still the error that the user must see.
         _ = try? await withdraw(provider)
       }
+      let other = "Another client: `\(questions.command) --client-id ID`"
       throw Failure(
         .configuration, "no sign-in began: \(provider) refuses the authorization request",
-        hints: ["Correct it, then run the same command again; --skip-probe leaves this check out."])
+        hints: (result.cause == "client_id" && given.clientId == nil ? [other] : [])
+          + ["Correct it, then run the same command again; --skip-probe leaves this check out."])
     }
+    return result.result == .ok
   }
 
   /// A client that the provider refuses is not kept: the next run sets up another. One of an earlier run, whose settings
@@ -109,7 +113,7 @@ extension Setup {
       report(account)
       return name
     }
-    try await probe(provider, name)
+    let isAccepted = try await probe(provider, name)
     noteTunnel(try await shell.ask(BrokerStatus.self, NoParams()).value())
     let browser = BrowserOwner.invoker(terminal)
     var places = LoginDestinations(shell: shell, isBrowserWanted: !given.noBrowser)
@@ -117,8 +121,8 @@ extension Setup {
     var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)
     flow.reportsResult = false
     flow.continuation = "The same command continues from here."
-    // A client with an account has proved itself.
-    flow.advises = own.isEmpty
+    // A client that the provider accepts, or that has an account, is not what an error page is about.
+    flow.advises = own.isEmpty && !isAccepted
     do throws(Failure) {
       try await flow.run(
         .init(
