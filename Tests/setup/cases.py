@@ -390,14 +390,17 @@ def secret_given_later(stage, person):
 @case
 def settings_of_the_replaced(stage, person):
     """A client that replaces another has its scopes and its API."""
-    person.run("provider", "register", stage.closed.issuer, "--client-id", "hand", "--name", "demo", "--scope", "openid",
-               "--api-base", "https://api.example.com/v1")
+    # With it the broker starts.
+    person.run("setup", "nothing")
+    answer = person.run("provider", "register", stage.closed.issuer, "--client-id", "hand", "--name", "demo", "--scope",
+                        "openid", "--scope", "email", "--api-base", "https://api.example.com/v1")
+    same(answer.returncode, 0, f"the exit status: {answer.stderr}")
     secret = person.home / "secret"
     secret.write_text("s3cret")
     secret.chmod(0o600)
     finish(person.setup(stage.closed.issuer, "--client-id", "hand", "--client-secret-file", secret))
     section = person.run("provider", "show", "demo", "--toml").stdout
-    shows(section, 'scopes = ["openid"]', 'api_base = "https://api.example.com/v1"', "client_secret_file = ")
+    shows(section, 'scopes = ["openid", "email"]', 'api_base = "https://api.example.com/v1"', "client_secret_file = ")
 
 
 @case

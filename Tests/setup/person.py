@@ -95,7 +95,9 @@ class Shown:
 
     def too_wide(self):
         """Lines that a terminal of this width would break."""
-        return [line for line in self.text.split("\n") if len(line) > self.columns and not WHOLE.search(line)]
+        # A line of progress is erased before the next one is written in its place.
+        lines = [line.rpartition("\x1b[K")[2] for line in self.text.split("\n")]
+        return [line for line in lines if len(line) > self.columns and not WHOLE.search(line)]
 
 
 class Person:
