@@ -77,6 +77,24 @@ import Testing
     }
   }
 
+  @Test("a coloured QR code of a narrow terminal is not wrapped", arguments: ["auto", "always"])
+  func narrow(wish: String) async throws {
+    try await ScriptedBroker.with(Self.replies(Self.started())) { broker, _ async throws in
+      let recorder = Recorder()
+      let environment = ["LANG": "C.UTF-8", "TERM": "xterm"]
+      let status = try await broker.run(
+        ["login", "google", "--device", "--qr", wish], recorder, environment: environment
+      ) {
+        ($0.isOutTTY, $0.isErrTTY, $0.width, $0.screen) = (true, true, 40, .init(columns: 40, rows: 60))
+      }
+      #expect(status == .success)
+      // 37 columns; with the escape sequences a line has 49 characters.
+      let symbol = try #require(QRCode(Self.complete)?.lines(margin: 4, colour: true))
+      #expect(symbol.allSatisfy { SafeText.width(Self.plain($0[...])) == 37 && SafeText.width($0) > 40 })
+      #expect(recorder.err.contains("Scan the URL with the code:\n\n" + symbol.joined(separator: "\n") + "\n\n"))
+    }
+  }
+
   /// Without colours.
   private static func plain(_ line: Substring) -> String {
     ["\u{1B}[97;40m", "\u{1B}[0m", "\u{1B}[1m", "\u{1B}[K"].reduce(String(line)) { $0.replacing($1, with: "") }

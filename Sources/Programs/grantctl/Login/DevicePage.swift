@@ -43,7 +43,9 @@ struct DevicePage: Equatable, Sendable {
           for: completeAddress ?? address, wish, on: terminal, below: Self.rows(of: tried, on: terminal) + 1)
       else { continue }
       let target = completeAddress == nil ? "the URL" : "the URL with the code"
-      terminal.note("Scan \(target):\n\n" + code.joined(separator: "\n") + "\n")
+      terminal.note("Scan \(target):\n")
+      // Its escape sequences take no columns, and its light modules contain no words.
+      terminal.noteWhole(code + [""])
       lines = tried
       break
     }

@@ -110,6 +110,9 @@ struct Terminal: Sendable {
     write(.err, lines.joined(separator: "\n") + "\n")
   }
 
+  /// Writes lines that are drawn, such as those of a QR code, to standard error: no line of them is broken.
+  func noteWhole(_ lines: [String]) { write(.err, lines.map { $0 + "\n" }.joined()) }
+
   /// Writes a step, with its number before it, to standard error. On a terminal it is wrapped beside the number.
   func note(_ step: String, after number: String) {
     guard isErrTTY, let columns = screen?.columns, SafeText.width(number + step) > columns else {
