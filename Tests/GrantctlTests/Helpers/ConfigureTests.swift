@@ -367,6 +367,21 @@ import Testing
     }
   }
 
+  @Test(
+    "without a resource the hint is the same command with a path",
+    arguments: ["claude-code", "codex", "gemini", "cursor", "vscode", "zed", "mcp"])
+  func noResource(tool: String) async throws {
+    let replies = [
+      "account.get": answer(JSON(encoding: TableTests.account("work", .ok))),
+      "provider.get": answer(JSON(encoding: DoctorTests.provider("google"))),
+    ]
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let run = try await Files().run([tool, "work"], environment: ["GRANTD_SOCKET": broker.path])
+      #expect(run.status == .usage)
+      #expect(run.err.hasSuffix("  Give the path at its API: `grantctl configure \(tool) work /mcp`\n"), "\(run.err)")
+    }
+  }
+
   @Test("the page has each tool") func page() throws {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().deletingLastPathComponent()

@@ -159,8 +159,10 @@ struct ConfigureCommand: AccountCommand {
       target.bridge =
         ["grantctl", "mcp", named.account] + path + shell.settings.wish.arguments
     } else if chosen.need == .forward {
-      target.address = try await ForwardURL(shell: shell, account: named.account, path: server).text(
-        turnsOn: write, optional: undo)
+      let forward = ForwardURL(
+        shell: shell, account: named.account, path: server,
+        command: "grantctl configure \(chosen.name) \(ShellWord.quoted(named.account))")
+      target.address = try await forward.text(turnsOn: write, optional: undo)
     }
     if chosen.need == .mailServer, user == nil {
       let account = try await shell.ask(AccountGet.self, .init(account: named.account)).value()

@@ -10,6 +10,8 @@ struct ForwardURL {
   var account: String
   /// The path below `/forward/ACCOUNT`; nil: that of the account's resource.
   var path: String?
+  /// The command with the tool and the account, for the hint that adds a path.
+  var command: String
 
   /// - Parameters:
   ///   - turnsOn: writes `[http]` to the user's configuration if it is off.
@@ -43,7 +45,7 @@ struct ForwardURL {
     guard !optional else { return "" }
     throw Failure(
       .usage, "the provider of account \(SafeText.line(account)) names no resource",
-      hints: ["Give the path at its API: `grantctl configure TOOL \(ShellWord.quoted(account)) /mcp`"])
+      hints: ["Give the path at its API: `\(command) /mcp`"])
   }
 
   private func turnOn(_ status: BrokerStatus.Result, writes: Bool) async throws(Failure) {

@@ -35,7 +35,9 @@ struct MCPCommand: AccountCommand {
       find: {
         Self.waiting { () async -> Result<MCPBridge.Endpoint, BridgeProblem> in
           do throws(Failure) {
-            let place = try await ForwardURL(shell: shell, account: account, path: path).resourcePath(optional: false)
+            let forward = ForwardURL(
+              shell: shell, account: account, path: path, command: "grantctl mcp \(ShellWord.quoted(account))")
+            let place = try await forward.resourcePath(optional: false)
             return .success(.init(socket: try await Self.socket(shell), target: "/forward/\(name)\(place)"))
           } catch {
             return .failure(BridgeProblem(error))
