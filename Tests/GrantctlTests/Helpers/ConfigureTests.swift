@@ -382,6 +382,30 @@ import Testing
     }
   }
 
+  @Test(
+    "the hint for a broker without [http] restarts the process that runs, by systemd or by hand",
+    arguments: [
+      ("MainPID=812\n", "`systemctl --user restart grantd`"), ("MainPID=0\n", "`kill 812`, then `grantd --user`"),
+      (nil, "`kill 812`, then `grantd --user`"),
+    ] as [(String?, String)])
+  func restartHint(shown: String?, commands: String) async throws {
+    let replies = [
+      "account.get": answer(JSON(encoding: TableTests.account("work", .ok))),
+      "broker.status": answer(DoctorTests.status()),
+    ]
+    var machine = Machine.blind
+    machine.run = { _, _ in shown.map { .init(status: 0, out: $0, err: "") } }
+    try await ScriptedBroker.with(replies) { [machine] broker, _ async throws in
+      let environment = ["GRANTD_SOCKET": broker.path]
+      let command = ["claude-code", "work", "/mcp"]
+      let run = try await Files().run(command, environment: environment, programs: machine)
+      #expect(run.status == .configuration)
+      #expect(run.err.contains(" Then restart the broker: \(commands)\n"), "\(run.err)")
+      let written = try await Files().run(command + ["--write"], environment: environment, programs: machine)
+      #expect(written.err.contains("Restart the broker: \(commands)\n"), "\(written.err)")
+    }
+  }
+
   @Test("the page has each tool") func page() throws {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().deletingLastPathComponent()

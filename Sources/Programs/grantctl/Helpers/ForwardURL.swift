@@ -57,18 +57,31 @@ struct ForwardURL {
     }
     let edit = TextEdit(
       "$CONFIG/grantd/grantd.toml", TextBlock(label: "http", text: lines), conflicts: [.start("[http]")])
+    let restart = await restart(status.pid)
     guard writes else {
       throw Failure(
         .configuration, "the broker's HTTP listener is off",
         hints: [
-          "With --write, [http] is added to ~/.config/grantd/grantd.toml. Then restart the broker: \(Self.restart)",
+          "With --write, [http] is added to ~/.config/grantd/grantd.toml. Then restart the broker: \(restart)",
           "A client that takes a command needs no listener: add --stdio.",
         ])
     }
     var files = ToolFiles(shell: shell)
     try await files.apply([.text(edit)], .write)
-    shell.terminal.note("Restart the broker: \(Self.restart)")
+    shell.terminal.note("Restart the broker: \(restart)")
   }
 
-  private static let restart = "`systemctl --user restart grantd`"
+  /// The commands that restart the user's broker, whether systemd or the user started it.
+  private func restart(_ pid: Int32) async -> String {
+    guard await isService(pid) else { return "`kill \(pid)`, then `\(ServiceManagers.command(.user))`" }
+    return "`\(ServiceManagers.control(.user)) restart grantd`"
+  }
+
+  /// Whether the process is the one that the user's systemd runs as grantd.service.
+  private func isService(_ pid: Int32) async -> Bool {
+    guard shell.terminal.services.user, let systemctl = shell.terminal.programs.find("systemctl") else { return false }
+    let shown = await shell.terminal.machine.run(
+      [systemctl, "--user", "show", "--property=MainPID", "grantd.service"], Doctor.childTimeout)
+    return shown?.status == 0 && Doctor.properties(shown?.out ?? "")["MainPID"] == String(pid)
+  }
 }
