@@ -394,7 +394,7 @@ import Testing
       "broker.status": answer(DoctorTests.status()),
     ]
     var machine = Machine.blind
-    machine.run = { _, _ in shown.map { .init(status: 0, out: $0, err: "") } }
+    machine.run = { _, _ in shown.map { Machine.Ended(status: 0, out: $0, err: "") } }
     try await ScriptedBroker.with(replies) { [machine] broker, _ async throws in
       let environment = ["GRANTD_SOCKET": broker.path]
       let command = ["claude-code", "work", "/mcp"]

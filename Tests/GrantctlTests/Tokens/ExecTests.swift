@@ -65,6 +65,16 @@ import Testing
     #expect(recorder.err == "grantctl: there is no program gone\n")
   }
 
+  @Test("a file without execute permission is 126") func notExecutable() async throws {
+    let recorder = Recorder()
+    recorder.absent = ["./noexec"]
+    let (status, start) = try await Self.run(["work", "--", "./noexec"], recorder) { terminal in
+      terminal.files.exists = { $0 == "./noexec" }
+    }
+    #expect(status == .programNotStarted && start == nil)
+    #expect(recorder.err == "grantctl: ./noexec cannot be started: Permission denied\n")
+  }
+
   @Test(
     "wrong options are refused",
     arguments: [

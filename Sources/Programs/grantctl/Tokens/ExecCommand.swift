@@ -54,8 +54,14 @@ struct ExecCommand: AccountCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     guard let path = shell.terminal.programs.find(program[0]) else {
-      shell.terminal.note("grantctl: there is no program \(SafeText.line(program[0]))")
-      throw .reported(.noProgram)
+      let name = SafeText.line(program[0])
+      // A path that exists and cannot be executed (EACCES).
+      guard program[0].contains("/"), shell.terminal.files.exists(program[0]) else {
+        shell.terminal.note("grantctl: there is no program \(name)")
+        throw .reported(.noProgram)
+      }
+      shell.terminal.note("grantctl: \(name) cannot be started: Permission denied")
+      throw .reported(.programNotStarted)
     }
     var start = ProgramStart(path: path, arguments: program)
     if let file = fileEnv {
