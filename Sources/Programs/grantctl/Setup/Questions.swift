@@ -13,11 +13,20 @@ struct Questions: Sendable {
   var canAsk: Bool { shell.terminal.canAsk && !shell.isJSON }
 
   /// A line; an empty one is the standard answer.
-  func text(_ question: String, standard: String? = nil, flag: String) async throws(Failure) -> String {
+  ///
+  /// - Parameter isOptional: the end of standard input is the standard answer too.
+  func text(
+    _ question: String, standard: String? = nil, isOptional: Bool = false, flag: String
+  ) async throws(Failure) -> String {
     try demand(question, flag)
     let prompt = question + (standard.map { " [\($0)]" } ?? "") + ": "
     for _ in 0..<Self.attempts {
-      guard let line = await input.line(SafeText.line(prompt)) else { throw ended() }
+      guard let line = await input.line(SafeText.line(prompt)) else {
+        guard isOptional, let standard else { throw ended() }
+        // The next output is not behind the question.
+        shell.terminal.note("")
+        return standard
+      }
       let answer = line.trimmed
       if !answer.isEmpty { return answer }
       if let standard { return standard }

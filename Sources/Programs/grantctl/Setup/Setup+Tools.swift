@@ -34,7 +34,8 @@ extension Setup {
     if given.tool != nil || !questions.canAsk { return given.tool }
     terminal.note("Which program will use this account? \(Tool.names.joined(separator: ", "))")
     while true {
-      let tool = try await questions.text("Program, or none", standard: "none", flag: "--tool TOOL")
+      let tool = try await questions.text(
+        "Program, or none", standard: "none", isOptional: true, flag: "--tool TOOL")
       if tool == "none" || Tool.named(tool) != nil { return tool }
       // The sign-in is done: a mistyped name does not end it.
       terminal.note(SafeText.line("There is no configuration for \(tool)."))
