@@ -1,4 +1,5 @@
 import BrokerAPI
+import BrokerSocket
 import CredentialHelpers
 import Foundation
 import Synchronization
@@ -364,7 +365,25 @@ import Testing
       let run = try await Files().run([tool, "work"])
       #expect(run.status == .success && run.err.contains("work"))
       #expect(try await Files().run([tool, "work", "--write"]).status == .failure)
+      for options in [["--undo"], ["--undo", "--diff"]] {
+        let undone = try await Files().run([tool, "work"] + options)
+        #expect(undone.status == .success && undone.err.isEmpty)
+        #expect(undone.out == "There is nothing to remove: grantctl writes no file for \(tool).\n")
+      }
     }
+  }
+
+  @Test("the steps for prometheus name the files of the broker that is used") func prometheus() async throws {
+    let own = try await Files().run(
+      ["prometheus", "work"],
+      environment: ["GRANTD_SOCKET": "/run/user/7/grantd/grantd.sock", "XDG_CONFIG_HOME": "/c"])
+    #expect(own.err.contains("In /c/grantd/grantd.toml, then `grantctl reload`"))
+    #expect(own.err.contains("credentials_file: /run/user/7/grantd/files/prometheus.service/token\n"))
+    #expect(!own.err.contains("[[rule]]"))
+    let system = try await Files().run(["prometheus", "work"], environment: ["GRANTD_SOCKET": SocketChoice.systemPath])
+    #expect(system.err.contains("In /etc/grantd/grantd.toml, then `grantctl reload`"))
+    #expect(system.err.contains("credentials_file: /run/grantd/files/prometheus.service/token\n"))
+    #expect(system.err.contains("  [[rule]]\n  user = \"prometheus\"\n"))
   }
 
   @Test(

@@ -63,6 +63,20 @@ public struct ToolTarget: Sendable, Equatable {
   public var options: String
   /// The command that an MCP client starts, as a list; nil: the client uses the URL.
   public var bridge: [String]?
+  /// The paths of the user's broker; nil: the system's broker is used.
+  public var userBroker: UserBroker?
+
+  public struct UserBroker: Sendable, Equatable {
+    /// The path of grantd.toml.
+    public var configuration: String
+    /// The folder of token files.
+    public var files: String
+
+    public init(configuration: String, files: String) {
+      self.configuration = configuration
+      self.files = files
+    }
+  }
 
   public init(
     account: String, place: ServerLocation? = nil, address: String = "", user: String = "", role: String? = nil,

@@ -170,20 +170,21 @@ extension Tool {
   }
 
   static let prometheus = Tool(name: "prometheus", need: .nothing) { target in
-    ToolConfiguration(
-      notes: [
-        "In /etc/grantd/grantd.toml, then `grantctl reload`; the broker keeps the file fresh:",
-        "  [[file]]",
-        "  account = \"\(target.account)\"",
-        "  path = \"prometheus.service/token\"",
-        "  user = \"prometheus\"",
-        "  [[rule]]",
-        "  user = \"prometheus\"",
-        "  accounts = [\"\(target.account)\"]",
+    let file = "prometheus.service/token"
+    var lines = ["  [[file]]", "  account = \"\(target.account)\"", "  path = \"\(file)\""]
+    // The files of a user's broker are for that user, who needs no rule.
+    if target.userBroker == nil {
+      lines += [
+        "  user = \"prometheus\"", "  [[rule]]", "  user = \"prometheus\"", "  accounts = [\"\(target.account)\"]",
         "  access = [\"use\"]",
+      ]
+    }
+    let configuration = target.userBroker?.configuration ?? "/etc/grantd/grantd.toml"
+    return ToolConfiguration(
+      notes: ["In \(configuration), then `grantctl reload`; the broker keeps the file fresh:"] + lines + [
         "In prometheus.yml, for a job; the file is read at each request:",
         "  authorization:",
-        "    credentials_file: /run/grantd/files/prometheus.service/token",
+        "    credentials_file: \(target.userBroker?.files ?? "/run/grantd/files")/\(file)",
       ])
   }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import BrokerSocket
 import CredentialHelpers
 
 struct ConfigureCommand: AccountCommand {
@@ -74,7 +75,11 @@ struct ConfigureCommand: AccountCommand {
     let made = chosen.make(try await target(of: chosen, shell))
     if !undo { await noteUnknown(shell) }
     var files = ToolFiles(shell: shell)
-    if made.edits.isEmpty, write || undo || diff {
+    if made.edits.isEmpty, undo {
+      shell.terminal.print("There is nothing to remove: grantctl writes no file for \(tool).")
+      return false
+    }
+    if made.edits.isEmpty, write || diff {
       throw Failure(.failure, "\(tool) has no file for this", hints: made.notes)
     }
     let purpose: ToolFiles.Purpose = undo ? .undo : write || diff ? .write : .show
@@ -153,6 +158,11 @@ struct ConfigureCommand: AccountCommand {
     var target = ToolTarget(
       account: named.account, place: place, address: server ?? "", user: user ?? "", role: role,
       isIDToken: idToken, options: shell.settings.wish.options)
+    if shell.choice.path != SocketChoice.systemPath {
+      let folder = shell.choice.path.split(separator: "/").dropLast().map { "/" + $0 }.joined()
+      target.userBroker = .init(
+        configuration: "\(shell.terminal.configurationFolder)/grantd/grantd.toml", files: "\(folder)/files")
+    }
     if stdio, chosen.need != .forward { throw Failure(.usage, "--stdio is for MCP clients") }
     if stdio {
       let path = server.map { [$0.hasPrefix("/") ? $0 : "/" + $0] } ?? []
