@@ -360,6 +360,16 @@ import Testing
     #expect(run.status == .success && run.out.contains("[credential \"http://127.0.0.1:3000/team\"]"))
   }
 
+  @Test(
+    "a mistyped tool gets the nearest name, another one the list",
+    arguments: [("gti", "Did you mean git?"), ("vim", nil)] as [(String, String?)])
+  func mistyped(tool: String, hint: String?) async throws {
+    let run = try await Files().run([tool, "work"])
+    let list = "There are: \(Tool.names.joined(separator: ", "))"
+    #expect(run.status == .usage)
+    #expect(run.err == "grantctl: there is no configuration for \(tool)\n  \(hint ?? list)\n")
+  }
+
   @Test("tools without a file print what to do") func notes() async throws {
     for tool in ["gcloud", "prometheus"] {
       let run = try await Files().run([tool, "work"])

@@ -29,6 +29,14 @@ import Testing
     return (status, recorder)
   }
 
+  @Test("a mistyped program gets the nearest name, and the question is repeated") func mistyped() async throws {
+    let (status, recorder) = try await Self.run(["gti", "none"])
+    let question = "Program, or none [none]: "
+    #expect(status == .success)
+    #expect(
+      recorder.err.hasSuffix("\(question)There is no configuration for gti. Did you mean git?\n\(question)"))
+  }
+
   @Test("the end of input at the optional question is the answer none") func endOfInput() async throws {
     let (status, recorder) = try await Self.run([])
     #expect(status == .success, "\(recorder.err)")

@@ -65,7 +65,9 @@ struct ConfigureCommand: AccountCommand {
     guard let chosen = Tool.named(tool) else {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
-        hints: ["There are: \(Tool.names.joined(separator: ", "))"])
+        hints: UsageHints.near(tool, Tool.names).map { ["Did you mean \($0)?"] } ?? [
+          "There are: \(Tool.names.joined(separator: ", "))"
+        ])
     }
     guard !idToken || chosen.takesIDTokens else {
       throw Failure(

@@ -9,7 +9,9 @@ extension Setup {
     guard let chosen = Tool.named(tool) else {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
-        hints: ["There are: \(Tool.names.joined(separator: ", "))"])
+        hints: UsageHints.near(tool, Tool.names).map { ["Did you mean \($0)?"] } ?? [
+          "There are: \(Tool.names.joined(separator: ", "))"
+        ])
     }
     var server = given.server
     if server == nil, chosen.need != .nothing, chosen.need != .role {
@@ -38,7 +40,9 @@ extension Setup {
         "Program, or none", standard: "none", isOptional: true, flag: "--tool TOOL")
       if tool == "none" || Tool.named(tool) != nil { return tool }
       // The sign-in is done: a mistyped name does not end it.
-      terminal.note(SafeText.line("There is no configuration for \(tool)."))
+      let meant = UsageHints.near(tool, Tool.names).map { "Did you mean \($0)?" }
+      let advice = meant ?? "There are: \(Tool.names.joined(separator: ", "))"
+      terminal.note(SafeText.line("There is no configuration for \(tool). \(advice)"))
     }
   }
 
