@@ -37,7 +37,7 @@ struct ParamsTests {
   func unknownMethod() {
     #expect(Methods.notFound("token.gte").hint == "Did you mean `token.get`?")
     #expect(Methods.notFound("accounts.list").hint == "Did you mean `account.list`?")
-    #expect(Methods.notFound("x").hint == "`rpc.discover` lists the methods.")
+    #expect(Methods.notFound("x").hint == "`grantctl call rpc.discover` lists the methods.")
     #expect(Methods.notFound(String(repeating: "x", count: 100_000)).message.count < 200)
   }
 

@@ -33,7 +33,8 @@ import Testing
 
   @Test(arguments: [
     ("token.gett", "Did you mean `token.get`?"), ("tokn.get", "Did you mean `token.get`?"),
-    ("zzzzzzzzzzzzzzzzzzzz", "`rpc.discover` lists the methods."), ("", "`rpc.discover` lists the methods."),
+    ("zzzzzzzzzzzzzzzzzzzz", "`grantctl call rpc.discover` lists the methods."),
+    ("", "`grantctl call rpc.discover` lists the methods."),
   ]) func anUnknownMethodIsNamedWithTheOneThatWasMeant(_ method: String, _ hint: String) async throws {
     let error = try #require(await error(try await rig(), method, nil))
     #expect(error.code == -32601 && error.hint == hint)

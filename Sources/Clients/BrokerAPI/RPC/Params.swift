@@ -15,7 +15,7 @@ public func decodeParams<M: RPCMethod>(_ method: M.Type, from params: JSON?) thr
   do throws(ParamsError) {
     return try object.decode(M.Params.self)
   } catch {
-    throw .invalidParams("\(error)", hint: "`rpc.discover` describes the parameters of \(M.name).")
+    throw .invalidParams("\(error)", hint: "`grantctl call rpc.discover` describes the parameters of \(M.name).")
   }
 }
 

@@ -56,7 +56,7 @@ public struct RPCError: Error, Sendable, Equatable {
   public static func methodNotFound(_ name: String, nearest: String?) -> RPCError {
     RPCError(
       code: -32601, message: "method not found: \(name)",
-      hint: nearest.map { "Did you mean `\($0)`?" } ?? "`rpc.discover` lists the methods.")
+      hint: nearest.map { "Did you mean `\($0)`?" } ?? "`grantctl call rpc.discover` lists the methods.")
   }
   public static func invalidParams(_ message: String, hint: String? = nil) -> RPCError {
     RPCError(code: -32602, message: "invalid params: \(message)", hint: hint)
