@@ -115,6 +115,26 @@ import Testing
     #expect(error?.detail == ProviderRegister.notHTTPS && rig.transport.requests(.discovery).isEmpty)
   }
 
+  @Test("at an issuer without a scheme is refused, with the command for its URL")
+  func withoutScheme() async throws {
+    let rig = try await rig()
+    let error = await #expect(throws: RPCError.self) {
+      try await rig.call(ProviderRegister.self, ProviderRegister.Params(issuer: "127.0.0.1"))
+    }
+    #expect(error?.message.contains("the issuer “127.0.0.1” is not a URL") == true)
+    #expect(error?.hint == "Give its URL: `grantctl provider register https://127.0.0.1`.")
+    #expect(rig.transport.requests(.discovery).isEmpty)
+  }
+
+  @Test("under a name that exists is refused, with the command for another name")
+  func existing() async throws {
+    let rig = try await rig()
+    _ = try await register(rig).value
+    let error = await #expect(throws: RPCError.self) { try await register(rig).value }
+    #expect(error?.message.hasSuffix("provider example already exists") == true)
+    #expect(error?.hint == "Choose another name: `grantctl provider register https://id.example --name NAME`.")
+  }
+
   @Test("that the configuration hides is removed, and the configuration's provider stays")
   func hidden() async throws {
     let rig = try await rig()

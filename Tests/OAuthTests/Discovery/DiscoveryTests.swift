@@ -39,6 +39,12 @@ struct DiscoveryTests {
     #expect(IssuerError.notHTTPS("http://id.example:80/a:80").withHTTPS == "https://id.example/a:80")
     #expect(IssuerError.notHTTPS("HTTP://id.example:8080").withHTTPS == "https://id.example:8080")
     #expect(IssuerError.notAURL("http://").withHTTPS == nil)
+    for (text, issuer) in [
+      ("127.0.0.1", "https://127.0.0.1"), ("id.example:8443/a", "https://id.example:8443/a"), ("http://", nil),
+      ("a b", nil), ("", nil), ("a;b", nil),
+    ] as [(String, String?)] {
+      #expect(IssuerError.notAURL(text).withScheme == issuer, "\(text)")
+    }
   }
 
   @Test("2. a redirect is an error, not an answer", arguments: [301, 302, 303, 307, 308])

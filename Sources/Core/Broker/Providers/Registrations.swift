@@ -101,11 +101,12 @@ final class Registrations: Piece {
   func register(_ params: ProviderRegister.Params) async throws(RPCError) -> ProviderRegister.Result {
     guard !isDraining else { throw shuttingDown() }
     guard let registrar else { throw RPCError(.unsupportedByProvider, "this broker registers no clients") }
+    let issuer = try issuer(params)
     let name = try newName(params)
     try check(params)
     let client = try givenClient(params)
     let options = try options(params)
-    let (candidate, metadata) = try await discover(params, name, registrar)
+    let (candidate, metadata) = try await discover(issuer, params, name, registrar)
     if client == nil { try providers.demand(.registration, of: metadata, candidate.provider) }
     var asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
@@ -229,11 +230,21 @@ final class Registrations: Piece {
 
   // MARK: Steps
 
+  private func issuer(_ params: ProviderRegister.Params) throws(RPCError) -> Issuer {
+    do throws(IssuerError) {
+      return try Issuer(params.issuer, allowInsecureHTTP: false)
+    } catch {
+      throw .invalidIssuer(error) { "grantctl provider register \($0)" }
+    }
+  }
+
   private func newName(_ params: ProviderRegister.Params) throws(RPCError) -> ProviderName {
     let host = URL(string: params.issuer)?.host ?? ""
     let name = try providerName(params.provider ?? String(host.prefix(64)))
     guard providers[name] == nil else {
-      throw .invalidParams("provider \(name) already exists", hint: "Choose another name.")
+      throw .invalidParams(
+        "provider \(name) already exists",
+        hint: "Choose another name: `grantctl provider register \(params.issuer.printable(limit: 256)) --name NAME`.")
     }
     return name
   }
@@ -271,15 +282,9 @@ final class Registrations: Piece {
   }
 
   private func discover(
-    _ params: ProviderRegister.Params, _ name: ProviderName, _ registrar: any Registrar
+    _ issuer: Issuer, _ params: ProviderRegister.Params, _ name: ProviderName, _ registrar: any Registrar
   ) async throws(RPCError) -> (ProviderConnection, ServerMetadata) {
     var first: (failure: ProviderFailure, hint: String?)?
-    let issuer: Issuer
-    do throws(IssuerError) {
-      issuer = try Issuer(params.issuer, allowInsecureHTTP: false)
-    } catch {
-      throw .invalidIssuer(error) { "grantctl provider register \($0)" }
-    }
     let candidates = registrar.candidates(issuer: issuer, name: name, authorities: params.ca_certificates)
     let began = uptime
     // Both documents are at one server: if it hangs, it is asked once.

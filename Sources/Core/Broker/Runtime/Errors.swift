@@ -85,6 +85,8 @@ extension RPCError {
     if let issuer = error.withHTTPS {
       invalid.hint = "Use https: `\(command(issuer))`."
       invalid.detail = ProviderRegister.notHTTPS
+    } else if let issuer = error.withScheme {
+      invalid.hint = "Give its URL: `\(command(issuer))`."
     }
     return invalid
   }

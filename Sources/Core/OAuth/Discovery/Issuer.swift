@@ -89,6 +89,13 @@ public enum IssuerError: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
+  /// The issuer with the scheme `https`; nil: its lack is not the error, or the text is more than a host and a path.
+  public var withScheme: String? {
+    guard case .notAURL(let text) = self, !text.contains("://") else { return nil }
+    let isPlain = text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-:/_".contains($0)) }
+    return isPlain ? (try? Issuer("https://" + text, allowInsecureHTTP: false))?.rawValue : nil
+  }
+
   /// The same issuer over https, without the port of plain http; nil: its scheme is not the error.
   public var withHTTPS: String? {
     guard case .notHTTPS(let text) = self, let scheme = text.firstRange(of: "://") else { return nil }
