@@ -169,7 +169,7 @@ struct HTTPTransportTests {
     // Without any name service it may not answer.
     #expect(errors.first.map { [.nameLookup, .silence].contains($0.cause) } == true)
     #expect(errors.last?.cause == .tls)
-    #expect(errors.last?.message == "no secure connection to 127.0.0.1: what answers speaks no TLS")
+    #expect(errors.last?.message == "no secure connection to 127.0.0.1: the server does not use TLS")
   }
 
   @Test("A redirect is an answer, not followed")

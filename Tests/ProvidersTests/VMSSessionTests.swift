@@ -230,7 +230,7 @@ struct VMSSessionTests {
       (answer(#"{"is_external_auth_enabled":false}"#), "failed", "external login is disabled on this server"),
       (answer("", status: 404), "failed", "/api/v1/static/basic answers HTTP 404"),
       (answer("{}", status: 409), "failed", "client_version"), (answer("", status: 503), "failed", "503"),
-      (answer("<html>", type: "text/html"), "failed", "no JSON object"),
+      (answer("<html>", type: "text/html"), "failed", "not a JSON object"),
     ])
   func examination(response: HTTPResponse, result: String, text: String) throws {
     let provider = vms()

@@ -319,7 +319,7 @@ private final class Reports: Sendable {
     #expect(
       message(await write("\"T\"", file(path, member: .json(["big", "x"]))))?.contains("there is no object") == true)
     try folder.write("c.json", "{ broken")
-    #expect(message(await write("\"T\"", file(path, member: token)))?.contains("is no JSON") == true)
+    #expect(message(await write("\"T\"", file(path, member: token)))?.contains("is not JSON") == true)
     #expect(folder.text("c.json") == "{ broken")
     #expect(message(await write("\"T\"", file(folder.path + "/gone", member: token)))?.contains("is not there") == true)
   }

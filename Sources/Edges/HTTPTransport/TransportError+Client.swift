@@ -75,7 +75,7 @@ extension TransportError {
     guard let mark = text.firstRange(of: "OPENSSL_internal:") else { return "the handshake failed" }
     let reason = text[mark.upperBound...].prefix { $0.isUppercase || $0.isNumber || $0 == "_" }
     return reason == "WRONG_VERSION_NUMBER"
-      ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()
+      ? "the server does not use TLS" : reason.replacing("_", with: " ").lowercased()
   }
 
   private static func cause(_ code: CInt) -> Cause {

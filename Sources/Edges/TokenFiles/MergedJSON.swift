@@ -29,7 +29,7 @@ enum MergedJSON {
       return try JSON.parse(bytes)
     } catch {
       throw TokenFileFailure(
-        "\(path) is no JSON that the broker can change: \(error)", hint: "Correct the file, or change `path`.")
+        "\(path) is not JSON that the broker can change: \(error)", hint: "Correct the file, or change `path`.")
     }
   }
 

@@ -35,17 +35,20 @@ import Testing
     ])
   func names(text: String, line: Int, column: Int, what: String) {
     let complaint = Self.complaint(text) ?? ""
-    #expect(complaint.hasPrefix("f.toml:\(line):\(column): is no TOML: unexpected \(what)"), "\(complaint)")
+    #expect(complaint.hasPrefix("f.toml:\(line):\(column): is not valid TOML: unexpected \(what)"), "\(complaint)")
   }
 
   @Test(
     "Other rules are said in words that quote nothing",
     arguments: [
-      ("a = 07", "1:7: is no TOML: leading zeroes are prohibited"),
-      ("a = \"tops3cret\\q\"", "1:16: is no TOML: unknown escape sequence …"),
-      ("a = 99999999999999999999", "1:25: is no TOML: … is not representable "),
-      ("a = " + String(repeating: "[", count: 33), "1:37: is no TOML: exceeded maximum nested value depth of 32 "),
-      ("\"\"\"a\"\"\" = 1", "1:1: is no TOML: multi-line strings are prohibited in keys"),
+      ("a = 07", "1:7: is not valid TOML: leading zeroes are prohibited"),
+      ("a = \"tops3cret\\q\"", "1:16: is not valid TOML: unknown escape sequence …"),
+      ("a = 99999999999999999999", "1:25: is not valid TOML: … is not representable "),
+      (
+        "a = " + String(repeating: "[", count: 33),
+        "1:37: is not valid TOML: exceeded maximum nested value depth of 32 "
+      ),
+      ("\"\"\"a\"\"\" = 1", "1:1: is not valid TOML: multi-line strings are prohibited in keys"),
     ])
   func rules(text: String, complaint: String) {
     let said = Self.complaint(text) ?? ""

@@ -101,7 +101,7 @@ import Testing
         recorder.out == """
           Backup of 13 accounts: b.out (196 KiB)
           Keep the passphrase: the backup cannot be opened without it.
-          Take it back with: grantctl restore b.out
+          Restore it with: grantctl restore b.out
 
           """)
       #expect(!recorder.err.contains("correct"))

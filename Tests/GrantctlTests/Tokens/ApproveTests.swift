@@ -110,7 +110,7 @@ import Testing
       #expect(recorder.out == out && waiting.words.withLock { $0 } == [word])
       let late = Recorder()
       #expect(try await broker.run(["approve"] + arguments, late) == .unknownName)
-      #expect(late.err.contains("nothing waits under k7f3qx") && late.out.isEmpty)
+      #expect(late.err.contains("no request k7f3qx waits for an approval") && late.out.isEmpty)
     }
   }
 

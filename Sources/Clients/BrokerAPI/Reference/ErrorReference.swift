@@ -50,7 +50,7 @@ public enum ErrorReference {
   private static let protocolErrors =
     "## JSON-RPC's own\n\n"
     + [
-      "-32700 parse error: the line is no JSON, is no UTF-8, names a member twice or is nested too deep. The id is null. If the first line of a connection does not begin with { or [, or is too long, the connection is closed.",
+      "-32700 parse error: the line is not valid JSON or UTF-8, names a member twice or is nested too deep. The id is null. If the first line of a connection does not begin with { or [, or is too long, the connection is closed.",
       "-32600 invalid request: JSON, but no JSON-RPC 2.0 request; an empty batch, or one too long; a line with too many values.",
       "-32601 method not found: the hint names the method that was probably meant.",
       "-32602 invalid params: the message names the member, the expected and the received value.",

@@ -12,7 +12,7 @@ public struct Bazel: CredentialProtocol {
     guard invocation.arguments.first == "get" else { throw Malformed("the command of a credential helper is get") }
     guard let asked = try? JSON.parse(input), let address = asked["uri"]?.string, let place = ServerLocation(address)
     else {
-      throw Malformed("the input is no JSON with a uri")
+      throw Malformed("the input is not a JSON object with a uri")
     }
     request = .token(HelperTokenRequest(place: place, account: invocation.account))
   }

@@ -19,7 +19,7 @@ public struct Cargo: CredentialProtocol {
       return
     }
     guard let asked = try? JSON.parse(line), let kind = asked["kind"]?.string else {
-      throw Malformed("cargo's request is no JSON with a kind")
+      throw Malformed("cargo's request is not a JSON object with a kind")
     }
     guard asked["v"]?.integer == 1 else { throw Malformed("cargo speaks another version of the protocol") }
     guard kind == "get" else {

@@ -30,7 +30,7 @@ public struct Docker: CredentialProtocol {
       }
       request = .token(HelperTokenRequest(place: place, account: invocation.account))
     case "store":
-      guard stored != nil, let place else { throw Malformed("the input of store is no JSON with a registry") }
+      guard stored != nil, let place else { throw Malformed("the input of store is not a JSON object with a registry") }
       // `docker login` and `podman login` store credentials from here too.
       request = .ours(
         HelperTokenRequest(place: place, username: stored?["Username"]?.string, account: invocation.account), Reply(),

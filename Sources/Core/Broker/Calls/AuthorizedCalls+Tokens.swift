@@ -131,7 +131,7 @@ extension AuthorizedCalls {
 
   private func claims(_ text: String) throws(RPCError) -> [String: JSON] {
     guard let value = try? JSON.parse(Array(text.utf8)), case .object(let members) = value else {
-      throw RPCError(.providerError, "the provider's answer is no JSON object that can be passed on")
+      throw RPCError(.providerError, "the provider's answer is not a JSON object that can be passed on")
     }
     return Dictionary(members.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
   }

@@ -87,6 +87,6 @@ extension HTTPResponse {
     if (400..<500).contains(status), let error {
       return .oauth(error, status: status, retryAfter: retryAfter)
     }
-    return nonConforming("the status is not that of a success, and the body is no OAuth error")
+    return nonConforming("the body is not an OAuth error")
   }
 }

@@ -101,7 +101,7 @@ enum PrivateKeyText {
   ) throws(SigningKeyError) -> (material: Material, algorithm: SignatureAlgorithm?, kid: String?) {
     // Exposed to be read.
     guard let members = JSON(message: Data(text.exposed.utf8))?.dictionary else {
-      throw .unreadable("it is no JSON object")
+      throw .unreadable("it is not a JSON object")
     }
     guard case .string(let type)? = members["kty"] else {
       throw .unreadable(members["keys"] == nil ? "it has no kty" : "it is a set of keys: give only one of them")

@@ -17,7 +17,7 @@ extension VMSProvider {
 
   func issued(_ response: HTTPResponse, device: String?) -> Step<LoginAnswer> {
     guard let members = response.json?.dictionary else {
-      return .failed(response.unusable("it is no JSON object"))
+      return .failed(response.unusable("it is not a JSON object"))
     }
     let user = members["user"]?.dictionary ?? [:]
     guard let token = members.text("access_token") ?? user.text("token") else {

@@ -60,7 +60,7 @@ extension VMSProvider {
     case 400..<500:
       let failure = response.refusal
       return failure.isOfProvider ? failure : .misconfigured(message: failure.message, nil)
-    default: return response.isSuccess ? response.unusable("it is no JSON object") : response.refusal
+    default: return response.isSuccess ? response.unusable("it is not a JSON object") : response.refusal
     }
   }
 

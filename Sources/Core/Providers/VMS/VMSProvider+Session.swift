@@ -16,7 +16,7 @@ extension VMSProvider {
     return .send(request(.userinfo, "GET", ["users", "self"], device: device, token: token.accessToken)) {
       response, _ in
       guard response.isSuccess else { return .failed(refusedCall(response)) }
-      guard let user = response.json?.dictionary else { return .failed(response.unusable("it is no JSON object")) }
+      guard let user = response.json?.dictionary else { return .failed(response.unusable("it is not a JSON object")) }
       return .done(
         UserInfo(
           subject: user.text("id") ?? grant.identity?.subject ?? "", name: user.text("name"),

@@ -146,7 +146,7 @@ extension ZephrProvider {
         return .done(.failure(.unusable("the server does not know its session (HTTP \(response.status))")))
       }
       guard response.isSuccess, let profile = response.json?.dictionary else {
-        return .failed(response.isSuccess ? response.unusable("it is no JSON object") : response.refusal)
+        return .failed(response.isSuccess ? response.unusable("it is not a JSON object") : response.refusal)
       }
       switch issued(session, profile: profile, memory, renewed: self.session(in: response, at: now)) {
       case .success(let issued): return .done(.success(.issued(issued)))

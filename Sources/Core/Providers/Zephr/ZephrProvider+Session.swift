@@ -21,7 +21,7 @@ extension ZephrProvider {
       if response.status == 401 { return .failed(.tokenRefused(message: response.account, nil)) }
       guard response.isSuccess else { return .failed(response.refusal) }
       guard let profile = response.json?.dictionary else {
-        return .failed(response.unusable("it is no JSON object"))
+        return .failed(response.unusable("it is not a JSON object"))
       }
       let subject = profile.first(at: settings.subjectMembers) ?? grant.identity?.subject ?? ""
       return .done(

@@ -47,10 +47,10 @@ extension SyntaxError {
         "\"\((first?.key ?? written).printable(limit: 64))\" is set twice", at: FileLocation(file: file, line: line),
         suggestion: first.map { "the first is in line \($0.line)" })
     case .unexpected(let message, let isInValue, let line, let column):
-      guard line > 0 else { return report.problem("is no TOML", at: FileLocation(file: file)) }
+      guard line > 0 else { return report.problem("is not valid TOML", at: FileLocation(file: file)) }
       let found = Found(line: line, column: column, in: text)
       report.problem(
-        "is no TOML: \(Self.words(message, isInValue: isInValue, found: found))",
+        "is not valid TOML: \(Self.words(message, isInValue: isInValue, found: found))",
         at: FileLocation(file: file, line: line),
         column: column)
     }

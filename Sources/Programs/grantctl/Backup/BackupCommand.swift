@@ -9,7 +9,7 @@ enum BackupTransfer {
   /// A part of a stream would be no backup, and a file is whole or not there.
   static func checkIsFile(_ path: String) throws {
     guard path != "-" else {
-      throw ValidationError("A backup is a file, not a stream: give its path (./- for one that is called so).")
+      throw ValidationError("A backup is a file, not a stream: give its path (./- for a file named “-”).")
     }
   }
 
@@ -150,6 +150,6 @@ struct BackupCommand: BrokerCommand {
     shell.terminal.print(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
     let what = secret.keyFile == nil ? "passphrase" : "key file"
     shell.terminal.print("Keep the \(what): the backup cannot be opened without it.")
-    shell.terminal.print("Take it back with:", command: shell.command("restore \(ShellWord.quoted(file))"))
+    shell.terminal.print("Restore it with:", command: shell.command("restore \(ShellWord.quoted(file))"))
   }
 }

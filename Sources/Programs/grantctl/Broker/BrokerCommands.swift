@@ -75,7 +75,7 @@ struct CallCommand: BrokerCommand {
       return try JSON.parse(Array(text.utf8))
     } catch {
       throw Failure(
-        .usage, "the parameters are no JSON: \(error)", hints: ["Give an object: '{\"account\": \"work\"}'."])
+        .usage, "the parameters are not valid JSON: \(error)", hints: ["Give an object: '{\"account\": \"work\"}'."])
     }
   }
 }

@@ -105,7 +105,7 @@ struct ToolFiles {
       json = try before.map { text throws(JSONError) in try JSON.parse(Array(text.utf8)) } ?? [:]
     } catch {
       throw Failure(
-        .failure, "\(path) is no JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
+        .failure, "\(path) is not valid JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
     }
     if purpose == .write, let other = member.conflict(in: json) {
       let words = other.string ?? other.text()
@@ -113,7 +113,7 @@ struct ToolFiles {
         .failure,
         "\(path) has “\(SafeText.line(words))” for \(member.path.last ?? "") in "
           + "\(member.path.dropLast().joined(separator: ".")), which this would replace",
-        hints: ["Take it out first, if grantd is to answer there."])
+        hints: ["Remove it first, if grantd must answer there."])
     }
     guard let merged = purpose == .write ? member.merged(into: json) : member.removed(from: json) else {
       throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is not an object")
@@ -173,7 +173,7 @@ struct ToolFiles {
       try save(path, new, like: path)
     }
     let kept = before == nil || purpose == .undo ? "" : "; the file of before is \(path)\(Self.backup)"
-    terminal.print(SafeText.line("\(path): \(purpose == .write ? "written" : "taken out")\(kept)"))
+    terminal.print(SafeText.line("\(path): \(purpose == .write ? "written" : "removed")\(kept)"))
   }
 
   private mutating func save(_ path: String, _ text: String, like original: String) throws(Failure) {
@@ -217,7 +217,7 @@ struct ToolFiles {
     }
     terminal.printWhole(line)
     let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
-    // What is not there is taken out.
+    // An entry that does not exist needs no removal.
     guard purpose == .write, ended?.status != 0 else { return }
     throw Failure(.failure, "\(command[0]) did not take it", hints: ended.map { SafeText.lines($0.err) } ?? [])
   }

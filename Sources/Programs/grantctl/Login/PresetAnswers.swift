@@ -35,7 +35,7 @@ struct PresetAnswers: ParsableArguments {
         } else if let parsed = try? JSON.parse(Array(text.utf8)) {
           value = parsed
         } else {
-          throw ValidationError("\(option) \(name) is no JSON: a text takes quotation marks, or --attribute.")
+          throw ValidationError("\(option) \(name) is not valid JSON: a text takes quotation marks, or --attribute.")
         }
         guard attributes.updateValue(value, forKey: name) == nil else {
           throw ValidationError("The attribute \(name) is given twice.")

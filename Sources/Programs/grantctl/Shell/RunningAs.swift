@@ -83,7 +83,7 @@ struct RunningAs: Equatable {
   static func uid(named text: String) throws -> UInt32 {
     if let number = UInt32(text) { return number }
     guard !text.isEmpty, let entry = UserDatabase.user(named: text) else {
-      throw ValidationError("no user of this machine is called so; a number is taken as it is.")
+      throw ValidationError("this machine has no user “\(SafeText.line(text))”; give the name of a user or a uid.")
     }
     return entry.uid
   }

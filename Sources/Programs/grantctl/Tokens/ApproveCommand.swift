@@ -68,8 +68,8 @@ struct ApproveCommand: BrokerCommand {
     let approval: Approval = deny ? .no(span) : .yes(span)
     guard try await approval.send(id, shell, on: try await shell.connect(), calls: calls) else {
       throw Failure(
-        .unknownName, "nothing waits under \(SafeText.line(id)), or no longer",
-        hints: ["`\(shell.command("approve"))` lists what does."])
+        .unknownName, "no request \(SafeText.line(id)) waits for an approval",
+        hints: ["`\(shell.command("approve"))` lists the requests that wait."])
     }
   }
 

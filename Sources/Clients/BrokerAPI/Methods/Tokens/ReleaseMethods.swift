@@ -244,7 +244,7 @@ public enum ReleaseApprove: RPCMethod {
       + "reload or restart. Default: this once.",
     "calls": "How many times the same caller may have the same again, within `for` or an hour; 1 to 1000.",
   ]
-  public static let resultDocs = ["approved": "False where nothing waits under that id, or no longer."]
+  public static let resultDocs = ["approved": "False if no request with that id waits."]
   public static let example = MethodExample(params: ["id": "k7f3qx", "for": 600], result: ["approved": true])
 }
 
@@ -269,6 +269,6 @@ public enum ReleaseDeny: RPCMethod {
     "for": "Seconds for which the same is refused without asking; at most 3600. Default: this once.",
     "calls": "How many times the same is refused again without asking, within `for` or an hour; 1 to 1000.",
   ]
-  public static let resultDocs = ["denied": "False where nothing waits under that id, or no longer."]
+  public static let resultDocs = ["denied": "False if no request with that id waits."]
   public static let example = MethodExample(params: ["id": "k7f3qx"], result: ["denied": true])
 }
