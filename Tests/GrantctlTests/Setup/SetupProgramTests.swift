@@ -37,6 +37,16 @@ import Testing
       recorder.err.hasSuffix("\(question)There is no configuration for gti. Did you mean git?\n\(question)"))
   }
 
+  @Test("the configuration is printed once, and then the file that was written") func written() async throws {
+    let (status, recorder) = try await Self.run(["git", "git.example.com", "y"])
+    let path = "/h/.gitconfig"
+    #expect(status == .success, "\(recorder.err)")
+    #expect(recorder.files[path]?.contains("[credential \"https://git.example.com\"]") == true)
+    #expect(recorder.out.ranges(of: "[credential ").count == 1)
+    #expect(recorder.err.ranges(of: "# \(path)").count == 1)
+    #expect(recorder.out.contains("\(path): written\n✓ Program: git\n"))
+  }
+
   @Test("the end of input at the optional question is the answer none") func endOfInput() async throws {
     let (status, recorder) = try await Self.run([])
     #expect(status == .success, "\(recorder.err)")

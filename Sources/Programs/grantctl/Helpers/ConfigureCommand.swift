@@ -59,9 +59,10 @@ struct ConfigureCommand: AccountCommand {
       "Nothing was written: --write adds this to the tool's configuration, --diff prints the changed lines.")
   }
 
-  /// Returns whether there is a file that --write changes.
+  /// - Parameter isShown: the configuration was printed before, so only the files that are written are named.
+  /// - Returns: whether there is a file that --write changes.
   @discardableResult
-  func configure(in shell: Shell) async throws(Failure) -> Bool {
+  func configure(in shell: Shell, isShown: Bool = false) async throws(Failure) -> Bool {
     guard let chosen = Tool.named(tool) else {
       throw Failure(
         .usage, "there is no configuration for \(SafeText.line(tool))",
@@ -75,8 +76,8 @@ struct ConfigureCommand: AccountCommand {
         hints: ["With --id-token: \(Tool.all.filter(\.takesIDTokens).map(\.name).joined(separator: ", "))"])
     }
     let made = chosen.make(try await target(of: chosen, shell))
-    if !undo { await noteUnknown(shell) }
-    var files = ToolFiles(shell: shell)
+    if !undo, !isShown { await noteUnknown(shell) }
+    var files = ToolFiles(shell: shell, isShown: isShown)
     if made.edits.isEmpty, undo {
       shell.terminal.print("There is nothing to remove: grantctl writes no file for \(tool).")
       return false
@@ -86,7 +87,7 @@ struct ConfigureCommand: AccountCommand {
     }
     let purpose: ToolFiles.Purpose = undo ? .undo : write || diff ? .write : .show
     try await files.apply(made.edits, purpose, isDifference: diff)
-    if !undo, !diff { for note in made.notes { shell.terminal.note(SafeText.line(note)) } }
+    if !undo, !diff, !isShown { for note in made.notes { shell.terminal.note(SafeText.line(note)) } }
     return !made.edits.isEmpty
   }
 

@@ -20,12 +20,17 @@ struct ToolFiles {
   private static let patience = Duration.seconds(20)
 
   let shell: Shell
+  /// The configuration was printed before.
+  private let isShown: Bool
   private var extent = Extent.whole
   /// What was there before this wrote; nil: nothing.
   private var replaced: [(path: String, before: String?)] = []
   private var terminal: Terminal { shell.terminal }
 
-  init(shell: Shell) { self.shell = shell }
+  init(shell: Shell, isShown: Bool = false) {
+    self.shell = shell
+    self.isShown = isShown
+  }
 
   /// All edits or none: an edit that fails takes the earlier ones back.
   mutating func apply(
@@ -164,7 +169,7 @@ struct ToolFiles {
     if extent == .difference { return compare(path, before, isRemoved ? nil : new) }
     guard new != before ?? "" else { return show("\(path): nothing to change") }
     guard extent == .whole else { return }
-    if purpose == .write { show(path, text) }
+    if purpose == .write, !isShown { show(path, text) }
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
     if isRemoved {
       if let reason = terminal.files.remove(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }

@@ -28,7 +28,7 @@ extension Setup {
       isWritten = try await questions.agrees("Write this to the files of \(tool)?", standard: true)
     }
     guard isWritten else { return mention("Program", "\(tool): not written") }
-    try await run(words + ["--write"])
+    try await run(words + ["--write"], isShown: !given.yes)
     done("Program", tool)
   }
 
@@ -46,13 +46,13 @@ extension Setup {
     }
   }
 
-  private func run(_ words: [String]) async throws(Failure) {
+  private func run(_ words: [String], isShown: Bool = false) async throws(Failure) {
     let command: ConfigureCommand
     do {
       command = try ConfigureCommand.parse(words)
     } catch {
       throw Failure(.usage, ConfigureCommand.message(for: error))
     }
-    try await command.configure(in: shell)
+    try await command.configure(in: shell, isShown: isShown)
   }
 }
