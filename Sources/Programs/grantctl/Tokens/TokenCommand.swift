@@ -22,7 +22,8 @@ struct TokenCommand: AccountCommand {
 
   @OptionGroup var named: AccountArgument
   @Option(
-    help: ArgumentHelp("Minimum remaining lifetime: 60, 10m. Default: 30.", valueName: "time"),
+    help: ArgumentHelp(
+      "Minimum remaining lifetime, at most that of a new token: 60, 10m. Default: 30.", valueName: "time"),
     transform: TimeSpan.seconds)
   var minTtl: Double?
   @Option(help: "Required scope. Can be repeated.")
