@@ -95,6 +95,20 @@ import Testing
     }
   }
 
+  @Test("the escape sequences of a large code take no rows from the QR code") func rows() async throws {
+    try await ScriptedBroker.with(Self.replies(Self.started())) { broker, _ async throws in
+      let recorder = Recorder()
+      let environment = ["LANG": "C.UTF-8", "TERM": "xterm"]
+      // A large line has 57 columns. 19 rows of the symbol, 3 around it, 16 below it.
+      let status = try await broker.run(["login", "google", "--device"], recorder, environment: environment) {
+        ($0.isOutTTY, $0.isErrTTY, $0.width, $0.screen) = (true, true, 62, .init(columns: 62, rows: 38))
+      }
+      #expect(status == .success)
+      let symbol = try #require(QRCode(Self.complete)?.lines(margin: 4, colour: true))
+      #expect(recorder.err.contains(symbol.joined(separator: "\n")) && recorder.out.contains("█"))
+    }
+  }
+
   /// Without colours.
   private static func plain(_ line: Substring) -> String {
     ["\u{1B}[97;40m", "\u{1B}[0m", "\u{1B}[1m", "\u{1B}[K"].reduce(String(line)) { $0.replacing($1, with: "") }

@@ -4,6 +4,8 @@ import QRCodes
 /// What a person needs to sign in on another device (RFC 8628 §3.3).
 struct DevicePage: Equatable, Sendable {
   private static let indent = "    "
+  private static let startOfBold = "\u{1B}[1m"
+  private static let endOfBold = "\u{1B}[0m"
 
   let code: String
   let address: String
@@ -75,7 +77,9 @@ struct DevicePage: Equatable, Sendable {
     let columns = max(1, terminal.screen?.columns ?? 80)
     // A wrapped sentence takes at most one row more than its width.
     return lines.reduce(1) { rows, line in
-      let whole = max(1, (SafeText.width(line.text) + columns - 1) / columns)
+      // Escape sequences take no columns.
+      let shown = line.text.replacing(startOfBold, with: "").replacing(endOfBold, with: "")
+      let whole = max(1, (SafeText.width(shown) + columns - 1) / columns)
       return rows + (whole > 1 && !line.isValue ? whole + 1 : whole)
     }
   }
@@ -86,7 +90,7 @@ struct DevicePage: Equatable, Sendable {
     let terminal = shell.terminal
     let code = SafeText.line(code)
     guard shell.keepsOutput ? terminal.isErrTTY : terminal.isOutTTY else { return [code] }
-    func bold(_ text: String) -> String { terminal.allowsColour ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
+    func bold(_ text: String) -> String { terminal.allowsColour ? startOfBold + text + endOfBold : text }
     guard terminal.speaksUnicode, isLarge else { return [indent + bold(code)] }
     let columns = (shell.keepsOutput ? terminal.screen?.columns : terminal.width) ?? 80
     if let large = LargeText.lines(code, columns: columns - indent.count) {
