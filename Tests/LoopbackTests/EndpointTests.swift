@@ -141,7 +141,7 @@ import Testing
       parts: ["!a-1"]),
     Row(
       testDescription: "Google: no Bearer tokens", request: get("\(googlePath)/token", google),
-      answer: .success(token("DPoP")), status: 403, parts: ["no Bearer tokens", "!a-1"], asked: .init(account: "work")),
+      answer: .success(token("DPoP")), status: 403, parts: ["not Bearer tokens", "!a-1"], asked: .init(account: "work")),
     Row(
       testDescription: "Google: a caller without a rule does not learn the account",
       request: get("\(googlePath)/token", google), answer: .failure(notPermitted), status: 403,

@@ -72,7 +72,7 @@ extension HTTPConversation {
 
   public func words(for refusal: HTTPRefusal, line: [UInt8]) -> HTTPReply {
     switch refusal {
-    case .noHTTP: HTTPReply(.badRequest, error: "bad_request", "this is no HTTP/1.1 request")
+    case .noHTTP: HTTPReply(.badRequest, error: "bad_request", "this is not an HTTP/1.1 request")
     case .longLine: HTTPReply(.uriTooLong, error: "line_too_long", "the request line is too long")
     case .largeHead:
       HTTPReply(.requestHeaderFieldsTooLarge, error: "head_too_large", "the request line and the headers are too large")

@@ -21,7 +21,7 @@ public struct Kubectl: CredentialProtocol {
     }
     guard let info = try? JSON.parse(Array(text.utf8)), info["kind"]?.string == "ExecCredential",
       let version = info["apiVersion"]?.string
-    else { throw Malformed("KUBERNETES_EXEC_INFO is no ExecCredential") }
+    else { throw Malformed("KUBERNETES_EXEC_INFO is not an ExecCredential") }
     guard version.hasPrefix(Self.group), Self.versions.contains(String(version.dropFirst(Self.group.count))) else {
       throw Malformed("apiVersion \(version) is not known here: write client.authentication.k8s.io/v1")
     }

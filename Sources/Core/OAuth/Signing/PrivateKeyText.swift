@@ -58,7 +58,7 @@ enum PrivateKeyText {
 
   private static func readRSA(_ der: Data) throws(SigningKeyError) -> Material {
     guard let key = try? _RSA.Signing.PrivateKey(unsafeDERRepresentation: der) else {
-      throw .unreadable("it is no RSA key of at least 1024 bits")
+      throw .unreadable("it is not an RSA key of at least 1024 bits")
     }
     return try checked(key)
   }
@@ -90,7 +90,7 @@ enum PrivateKeyText {
     let bytes = Array(rest)
     guard bytes.count >= 36, bytes.starts(with: [0x04, 0x22, 0x04, 0x20]),
       let key = try? Curve25519.Signing.PrivateKey(rawRepresentation: Data(bytes[4..<36]))
-    else { throw .unreadable("it is no Ed25519 key") }
+    else { throw .unreadable("it is not an Ed25519 key") }
     return .ed25519(key)
   }
 
@@ -151,7 +151,7 @@ enum PrivateKeyText {
     guard e.count <= 8, d.count <= modulus.count, (modulus.count / 4...modulus.count).contains(p.count),
       (modulus.count / 4...modulus.count).contains(q.count),
       let key = try? _RSA.Signing.PrivateKey(n: modulus, e: e, d: d, p: p, q: q)
-    else { throw .unreadable("its numbers are no RSA key") }
+    else { throw .unreadable("its numbers are not an RSA key") }
     return try checked(key)
   }
 
@@ -171,7 +171,7 @@ enum PrivateKeyText {
   private static func readOKP(_ members: [String: JSON]) throws(SigningKeyError) -> Material {
     guard members["crv"] == .string("Ed25519") else { throw .unreadable("its crv is not Ed25519") }
     guard let key = try? Curve25519.Signing.PrivateKey(rawRepresentation: try bytes("d", members)) else {
-      throw .unreadable("its member d is no Ed25519 key")
+      throw .unreadable("its member d is not an Ed25519 key")
     }
     return try matching(members, .ed25519(key))
   }

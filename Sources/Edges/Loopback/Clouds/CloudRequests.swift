@@ -95,7 +95,7 @@ final class CloudRequests {
         guard token.id_token != nil || token.access_token != nil && token.token_type?.lowercased() == "bearer" else {
           return Result<TokenGet.Result, RPCError>.failure(
             RPCError(
-              .unsupportedByProvider, "the tokens of this account are no Bearer tokens",
+              .unsupportedByProvider, "the tokens of this account are not Bearer tokens",
               hint: "Use an account whose tokens are not bound to a key."))
         }
         return .success(token)

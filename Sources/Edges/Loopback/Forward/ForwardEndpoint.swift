@@ -62,7 +62,7 @@ final class ForwardEndpoint {
     guard !head.headers.contains(where: { $0.value.utf8.contains(0xEF) && $0.value.contains("\u{FFFD}") }) else {
       return .refuse(
         HTTPReply(
-          .badRequest, error: "bad_request", "a header has bytes that are no UTF-8",
+          .badRequest, error: "bad_request", "a header has bytes that are not UTF-8",
           hint: "Write it in UTF-8, or in ASCII."))
     }
     // RFC 9110 §9.3.8: the answer to TRACE is the request, credentials and all.

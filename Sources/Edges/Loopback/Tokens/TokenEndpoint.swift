@@ -111,7 +111,7 @@ final class TokenEndpoint {
             HTTPReply(
               TokenRefusal(
                 .serverError,
-                "the tokens of this account are no Bearer tokens: use the forward endpoint, or grantctl request")))
+                "the tokens of this account are not Bearer tokens: use the forward endpoint, or grantctl request")))
         }
         exchange.reply(reply.http(expiresIn: token.expires_in))
       // A caller without the right does not learn the account behind a handle.

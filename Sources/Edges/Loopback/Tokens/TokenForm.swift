@@ -137,7 +137,7 @@ extension TokenForm {
     guard parts.count == 2, parts[0].lowercased() == "basic" else { return nil }
     guard let bytes = Data(base64Encoded: String(parts[1])), let text = String(validating: bytes, as: UTF8.self),
       let colon = text.firstIndex(of: ":")
-    else { throw TokenRefusal(.invalidRequest, "the Authorization header is no Basic one") }
+    else { throw TokenRefusal(.invalidRequest, "the Authorization header does not use the Basic scheme") }
     let name = String(text[..<colon])
     guard name.contains("%") else { return name.isEmpty ? nil : name }
     return FormEncoding.unescape(name.utf8, plus: UInt8(ascii: "+"))

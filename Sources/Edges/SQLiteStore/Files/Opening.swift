@@ -185,7 +185,7 @@ struct Opening {
     defer { Glibc.close(descriptor) }
     var start = [UInt8](repeating: 0, count: Self.magic.count)
     guard Glibc.read(descriptor, &start, start.count) == start.count, start == Self.magic else {
-      throw .corrupt(path: folder.database, detail: "it is no SQLite database")
+      throw .corrupt(path: folder.database, detail: "it is not an SQLite database")
     }
   }
 
