@@ -375,6 +375,8 @@ import Testing
       let run = try await Files().run([tool, "work"])
       #expect(run.status == .success && run.err.contains("work"))
       #expect(try await Files().run([tool, "work", "--write"]).status == .failure)
+    }
+    for tool in ["gcloud", "prometheus", "vault", "gcp"] {
       for options in [["--undo"], ["--undo", "--diff"]] {
         let undone = try await Files().run([tool, "work"] + options)
         #expect(undone.status == .success && undone.err.isEmpty)

@@ -136,9 +136,12 @@ struct ConfigureCommand: AccountCommand {
         throw Failure(.usage, "the role is missing: --role arn:aws:iam::123456789012:role/NAME")
       }
     case .vaultRole:
-      guard role != nil else { throw Failure(.usage, "the role is missing: --role NAME, as Vault's JWT method has it") }
+      // There is nothing to undo, with a role or without.
+      guard role != nil || undo else {
+        throw Failure(.usage, "the role is missing: --role NAME, as Vault's JWT method has it")
+      }
     case .audience:
-      guard server?.hasPrefix("//iam.googleapis.com/") == true else {
+      guard server?.hasPrefix("//iam.googleapis.com/") == true || undo else {
         throw Failure(
           .usage, "the audience is missing",
           hints: [
