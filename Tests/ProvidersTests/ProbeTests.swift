@@ -61,7 +61,9 @@ import Testing
     "an error names its likely cause",
     arguments: [
       ("<p>Invalid parameter: redirect_uri</p>", AuthorizationFinding.Cause.redirectURI),
-      ("<h1>Client not found</h1>", .clientID), ("{\"error\":\"unauthorized_client\"}", .clientID),
+      ("<h1>Client not found</h1>", .clientID), ("{\"error\":\"invalid_client\"}", .clientID),
+      // The client is known, and may not use this grant (RFC 6749 §4.1.2.1).
+      ("{\"error\":\"unauthorized_client\"}", nil),
       ("invalid_scope: mail", .scopes), ("<script>client_id</script><p>Forbidden</p>", nil),
     ] as [(String, AuthorizationFinding.Cause?)])
   func cause(text: String, cause: AuthorizationFinding.Cause?) throws {

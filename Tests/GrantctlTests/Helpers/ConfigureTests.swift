@@ -30,6 +30,9 @@ import Testing
         if let programs { terminal.machine = programs }
         terminal.files.exists = { [self] path in all[path] != nil }
         terminal.files.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
+        terminal.files.text = { [self] path in
+          all[path].map { .text($0, isOpenToOthers: false) } ?? .unreadable("no")
+        }
         terminal.files.rewrite = { [self] path, bytes, _ in
           guard path != refused else { return "Read-only file system" }
           files.withLock { $0[path] = String(decoding: bytes, as: UTF8.self) }

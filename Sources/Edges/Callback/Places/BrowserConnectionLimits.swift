@@ -69,15 +69,15 @@ final class BrowserConnectionLimits: ConnectionLimits {
     waiting.remove(at: index).connection.close()
   }
 
-  /// Assigns free slots to waiting connections: first to the users with the fewest, each user's in order.
+  /// Assigns free slots to waiting connections: first to the known users with the fewest, each user's in order.
   private func serve() {
     while !waiting.isEmpty {
       let counts = Self.counts(open.values.lazy.map(\.user))
       let isFull = open.count >= max(2, limits.connections)
-      // No connection of a user is closed for an unknown one: those of known users come first.
+      // Those of known users come first: a slot that was freed for one of them must not go to an unknown one.
       func rank(_ index: Int) -> (Int, Int) {
         let user = waiting[index].user
-        return (isFull && user == .unknown ? 1 : 0, counts[user, default: 0])
+        return (user == .unknown ? 1 : 0, counts[user, default: 0])
       }
       guard let index = waiting.indices.min(by: { rank($0) < rank($1) }) else { return }
       guard !isFull else {
