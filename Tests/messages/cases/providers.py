@@ -147,7 +147,8 @@ def error_page(home):
     fake = home.provider()
     home.start(demo=f'issuer = "{fake.issuer}"\nclient_id = "nobody"\nscopes = ["openid"]', good=fake)
     fake.always("poll", Answer.error("authorization_pending"))
-    text = f"Error page in the browser? Register http://127.0.0.1:{home.port}/callback for client ID nobody, or check the client ID."
+    uri = f"http://127.0.0.1:{home.port}/callback"
+    text = f"Error page in the browser? Register {uri} for client ID nobody, or check the client ID."
     for columns in (80, 40):
         began = time.monotonic()
         terminal = home.terminal("login", "demo", "work", "--no-browser", columns=columns)
