@@ -366,7 +366,7 @@ def missing_secret(stage, person):
     sign_in(shown)
     if shown.end() == 0:
         raise Wrong("a client without its secret was accepted")
-    shows(shown, "Client ID hand was not kept", "Run the same command again: it sets up another client")
+    shows(shown, "Client ID hand was not kept", f"Set up another client: `grantctl setup {stage.closed.issuer} --name ")
     finish(by_hand(stage, person, 80))
 
 
@@ -383,7 +383,8 @@ def secret_given_later(stage, person):
     shows(section, "client_secret_file = ")
     answer = person.run("setup", stage.closed.issuer, *options)
     same(answer.returncode, 0, f"the exit status: {answer.stdout} {answer.stderr}")
-    shows(answer.stdout, "✓ Provider: ", ", as before")
+    shows(answer.stdout, "! Client: hand, as before. --client-secret-file has no effect: accounts use this client",
+          "✓ Provider: ", ", as before")
     person.token(account(person)["account"])
 
 

@@ -3,8 +3,6 @@ import ProviderTemplates
 
 // Steps 2 and 3: the provider, and a client there.
 extension Setup {
-  private static let secretFile = "client_secret_file"
-
   /// What the user named.
   private enum Target {
     case existing(ProviderView)
@@ -89,14 +87,12 @@ extension Setup {
     let isSame = id == provider.client_id
     guard !isSame || given.clientSecretFile != nil else { return false }
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider.provider)).value()
-    // It was given before.
-    if isSame, shown.section_files?.contains(Self.secretFile) == true { return false }
-    guard shown.section != nil, shown.section_base == nil, provider.accounts == 0, provider.issuer != nil else {
+    guard shown.isRemovable else {
       guard !isSame else {
         let show = shell.command("provider show \(ShellWord.quoted(provider.provider)) --toml")
         let reason =
           provider.accounts > 0 && shown.section != nil
-          ? "its accounts use it without a secret; to add one, write its section: `\(show)`"
+          ? "accounts use this client; for another secret, write its section: `\(show)`"
           : "its section in the configuration decides"
         mention("Client", "\(id), as before. --client-secret-file has no effect: \(reason)")
         return false
@@ -127,7 +123,9 @@ extension Setup {
     params.api_base = shown.section?["api_base"]?.string
     let new = try await client()
     (params.client_id, params.client_secret) = (new.id, new.secret)
-    if !status.callback.isEmpty { params.redirect_uri = redirectURI(status) }
+    // Servers compare the port with that of the registered URI.
+    let known = new.id == old.client_id ? shown.section?["redirect_uri"]?.string : nil
+    params.redirect_uri = known ?? (status.callback.isEmpty ? nil : redirectURI(status))
     params.provider = try await freeName("\(old.provider.prefix(56))-new")
     let trial = try await shell.ask(ProviderRegister.self, params).value().provider
     let refusal = try await refusal(of: trial)

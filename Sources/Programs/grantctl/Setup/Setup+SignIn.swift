@@ -53,15 +53,14 @@ extension Setup {
       failed(name, result.message)
       if let hint = result.hint { terminal.note(SafeText.line(hint)) }
       if questions.canAsk, try await questions.agrees("Sign in anyway?", standard: false) { return false }
+      var hints: [String] = []
       if result.cause == "client_id" || result.cause == nil && addedProvider == provider {
         // If the client cannot be removed, the refusal is still the error that the user must see.
-        _ = try? await withdraw(provider)
+        hints = (try? await withdraw(provider)) ?? []
       }
-      let other = "Another client: `\(questions.command) --client-id ID`"
       throw Failure(
         .configuration, "no sign-in began: \(provider) refuses the authorization request",
-        hints: (result.cause == "client_id" && given.clientId == nil ? [other] : [])
-          + ["Correct it, then run the same command again; --skip-probe leaves this check out."])
+        hints: hints + ["Correct it, then run the same command again; --skip-probe leaves this check out."])
     }
     return result.result == .ok
   }
@@ -69,30 +68,32 @@ extension Setup {
   /// A client that the provider refuses is not kept: the next run sets up another. One of an earlier run, whose settings
   /// this run may not know, is removed only if the user agrees.
   ///
-  /// - Returns: whether it was removed.
-  private func withdraw(_ provider: String) async throws(Failure) -> Bool {
+  /// - Returns: the next step; nil: no other client can be set up here.
+  private func withdraw(_ provider: String) async throws(Failure) -> [String]? {
     let shown = try await shell.ask(ProviderGet.self, .init(provider: provider)).value()
-    guard shown.section != nil, shown.section_base == nil, shown.provider.accounts == 0 else { return false }
+    guard shown.isRemovable, let issuer = shown.provider.issuer else { return nil }
     let id = shown.provider.client_id
     if addedProvider != provider {
       guard questions.canAsk, try await questions.agrees("Remove client ID \(id), to set up another?", standard: false)
-      else { return false }
+      else { return given.clientId == nil ? ["Another client: `\(questions.command) --client-id ID`"] : nil }
     }
     try await unregister(provider)
     terminal.note(SafeText.line("Client ID \(id) was not kept."))
-    return true
+    // The provider's name is unknown from now on.
+    let words = ["setup", issuer] + [given.account].compactMap(\.self) + ["--name", provider]
+    let command = shell.command(words.map(ShellWord.quoted).joined(separator: " "))
+    return ["Set up another client: `\(command)`\(given.clientId == nil ? "" : ", with its --client-id")"]
   }
 
   /// A sign-in that failed. Servers check the client's secret when they answer the code (`invalid_client`, RFC 6749 §5.2).
   private func failed(signIn failure: Failure, at provider: String) async -> Failure {
-    guard failure.rpc?.oauth?.error == "invalid_client", (try? await withdraw(provider)) == true else { return failure }
+    guard failure.rpc?.oauth?.error == "invalid_client", let next = try? await withdraw(provider) else {
+      return failure
+    }
     var failure = failure
     // The broker's hint is about the section of a client that is kept.
     failure.hints.removeAll { $0 == failure.rpc?.hint }
-    failure.hints.append(
-      given.clientId == nil
-        ? "Run the same command again: it sets up another client."
-        : "Run it again with the right --client-id and --client-secret-file.")
+    failure.hints += next
     return failure
   }
 
@@ -177,4 +178,9 @@ extension Setup {
     let lost = account.lost_scopes ?? []
     if !lost.isEmpty { mention("Scopes", "a refresh lost \(lost.joined(separator: " "))") }
   }
+}
+
+extension ProviderGet.Result {
+  /// Whether it is in the broker's store with a separate client that no account uses, and can be set up again.
+  var isRemovable: Bool { section != nil && section_base == nil && provider.accounts == 0 && provider.issuer != nil }
 }
