@@ -354,6 +354,11 @@ import Testing
     let files = Files(["/h/.config/grantd/helper.toml": entry])
     let run = try await files.run(["git", "work", "http://git.example.com"])
     #expect(run.status == .success && run.out.contains("[credential \"http://git.example.com\"]"), "\(run.err)")
+    // An entry of configure has priority over a wildcard, and permits the same. pip's helper is called keyring.
+    let wide = entry.replacing("git.example.com", with: "*.example.com") + "helpers = [\"keyring\"]\n"
+    let pip = try await Files(["/h/.config/grantd/helper.toml": wide]).run(
+      ["pip", "work", "http://pypi.example.com/simple/"])
+    #expect(pip.status == .success && pip.out.contains("allow_insecure_http = true"), "\(pip.err)")
     #expect(try await files.run(["git", "other", "http://git.example.com"]).status == .usage)
     #expect(try await Files().run(["git", "work", "http://git.example.com", "--undo"]).status == .success)
   }
@@ -407,7 +412,11 @@ import Testing
   func noResource(tool: String) async throws {
     let replies = [
       "account.get": answer(JSON(encoding: TableTests.account("work", .ok))),
-      "provider.get": answer(JSON(encoding: DoctorTests.provider("google"))),
+      "provider.get": answer(
+        JSON(
+          encoding: ProviderGet.Result(
+            provider: DoctorTests.provider("google"), redirect_uri: "", endpoints: [:], supports: [:],
+            metadata_fetched_at: nil))),
     ]
     try await ScriptedBroker.with(replies) { broker, _ async throws in
       let run = try await Files().run([tool, "work"], environment: ["GRANTD_SOCKET": broker.path])

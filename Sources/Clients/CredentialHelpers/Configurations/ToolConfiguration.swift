@@ -156,7 +156,9 @@ extension ToolTarget {
 
   /// The entry of helper.toml, for programs whose configuration cannot name the account.
   func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
-    let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
+    var lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
+    // Another entry permits it, and this one has priority over it.
+    if let place, place.scheme == "http", !place.host.isLoopback { lines.append("allow_insecure_http = true") }
     return .text(TextEdit(Self.mapping, block(tool, lines)))
   }
 

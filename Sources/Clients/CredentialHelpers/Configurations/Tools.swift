@@ -7,6 +7,9 @@ extension Tool {
 
   public static var names: [String] { all.map(\.name) }
 
+  /// The helper that the tool calls, as `helpers` of helper.toml names it.
+  public var helper: String { ["pip", "uv"].contains(name) ? PythonKeyring.name : name }
+
   static let git = Tool(name: "git", need: .host) { target in
     let server = target.host + target.path
     // git keeps the path from its helpers otherwise, and one token would be for the whole host.

@@ -93,7 +93,7 @@ struct ConfigureCommand: AccountCommand {
 
   /// As the helper itself decides.
   private func mayUseHTTP(_ chosen: Tool, _ place: ServerLocation, _ shell: Shell) -> Bool {
-    let choice = try? HelperFiles(terminal: shell.terminal).mapping().choose(.init(place: place), for: chosen.name)
+    let choice = try? HelperFiles(terminal: shell.terminal).mapping().choose(.init(place: place), for: chosen.helper)
     guard case .entry(let entry) = choice else { return false }
     return entry.account == named.account
   }
@@ -132,7 +132,7 @@ struct ConfigureCommand: AccountCommand {
     switch chosen.need {
     case .nothing, .forward: break
     case .role:
-      guard role != nil else {
+      guard role != nil || undo else {
         throw Failure(.usage, "the role is missing: --role arn:aws:iam::123456789012:role/NAME")
       }
     case .vaultRole:
@@ -180,7 +180,8 @@ struct ConfigureCommand: AccountCommand {
         command: "grantctl configure \(chosen.name) \(ShellWord.quoted(named.account))")
       target.address = try await forward.text(turnsOn: write, optional: undo)
     }
-    if chosen.need == .mailServer, user == nil {
+    // The lines to remove are found by the account and the server.
+    if chosen.need == .mailServer, user == nil, !undo {
       let account = try await shell.ask(AccountGet.self, .init(account: named.account)).value()
       guard let person = account.identity?.email, Self.isPlain(person) else {
         throw Failure(

@@ -18,13 +18,19 @@ struct ForwardURL {
   ///   - optional: an account or a listener that no longer exists is not an error.
   func text(turnsOn: Bool, optional: Bool) async throws(Failure) -> String {
     let path = try await resourcePath(optional: optional)
-    let status = try await shell.ask(BrokerStatus.self, NoParams()).value()
-    let listener = (status.listeners ?? []).first { $0.setting.hasPrefix("[http]") && $0.address.contains(":") }
+    let status: BrokerStatus.Result?
+    do throws(Failure) {
+      status = try await shell.ask(BrokerStatus.self, NoParams()).value()
+    } catch {
+      guard optional else { throw error }
+      status = nil
+    }
+    let listener = (status?.listeners ?? []).first { $0.setting.hasPrefix("[http]") && $0.address.contains(":") }
     let place: String
     if let listener {
       place = listener.address.hasPrefix("http") ? listener.address : "http://\(listener.address)"
     } else {
-      if !optional { try await turnOn(status, writes: turnsOn) }
+      if !optional, let status { try await turnOn(status, writes: turnsOn) }
       place = "http://127.0.0.1:\(Self.port)"
     }
     return "\(place)/forward/\(account)\(path)"
