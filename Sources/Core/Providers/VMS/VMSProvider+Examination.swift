@@ -30,10 +30,11 @@ extension VMSProvider {
       return Finding(.endpoints, .failed(hint: hint), tooOld(response).message)
     }
     guard response.isSuccess, let members = response.json?.dictionary else {
-      let message = response.isSuccess ? "no JSON object" : response.account
+      let message =
+        response.isSuccess ? "\(place): the answer is not a JSON object" : "\(place) answers \(response.account)"
       let isOutage = response.isSuccess ? false : response.refusal.isOfProvider
       let hint = isOutage ? "Nothing to change here: wait. The broker asks again automatically." : check
-      return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(message)")
+      return Finding(.endpoints, .failed(hint: hint), message)
     }
     let version = members.text("version").map { " \($0.printable(limit: 64))" } ?? ""
     guard Self.isEnabled(members) else {
