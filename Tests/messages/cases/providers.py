@@ -155,7 +155,7 @@ def error_page(home):
         terminal.until(r"http://\S+/")
         terminal.until(r"Error\s+page[^.]*")
         must(time.monotonic() - began > 15, "it is said at once")
-        terminal.until(r"check\s+client_id\.")
+        terminal.until(r"check\s+the\s+client\s+ID\.")
         terminal.read_for(1)
         said = terminal.text[terminal.text.index("Error page"):].replace("\r", "").split("\n")
         must(all(len(line) <= columns for line in said if not line.startswith("http")), f"{columns}: too long: {said}")
