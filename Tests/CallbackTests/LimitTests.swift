@@ -280,54 +280,54 @@ import Testing
     }
   }
 
-  @Test("A connection of an unknown user, such as one that was closed already, ends no other") func unknownUser()
-    async throws
-  {
+  /// Two slots, each with a callback of one user that is being handled, and a connection of an unknown user that waits.
+  private func withUnknownWaiting(
+    _ body: (
+      _ client: RawClient, _ users: Users, _ handler: ScriptedHandler, _ callbacks: [Task<Int, any Error>]
+    ) async throws -> Void
+  ) async throws {
     var configuration = CallbackListener.Configuration()
     configuration.limits = Self.patient
     configuration.limits.connections = 2
     configuration.ipv6 = false
     let (users, handler) = (Users(), ScriptedHandler(holds: true))
     try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
-      async let first = client.request("GET", "/callback?n=1")
-      async let second = client.request("GET", "/callback?n=2")
+      let callbacks = (1...2).map { number in
+        Task { try await client.request("GET", "/callback?n=\(number)").status }
+      }
       await handler.asked(2)
       users.state.withLock { $0.uid = nil }
       let unknown = try await client.open(staysOpen: true)
       try await users.asked(3)
+      try await body(client, users, handler, callbacks)
+      await unknown.close()
+    }
+  }
+
+  @Test("A connection of an unknown user, such as one that was closed already, ends no other") func unknownUser()
+    async throws
+  {
+    try await withUnknownWaiting { _, _, handler, callbacks in
       // Ten times as long as a waiting connection ends no other in any case.
       try await Task.sleep(for: .milliseconds(200))
       handler.letGo()
-      #expect(try await first.status == 200)
-      #expect(try await second.status == 200)
-      await unknown.close()
+      for callback in callbacks { #expect(try await callback.value == 200) }
     }
   }
 
   @Test("A waiting connection of an unknown user does not delay another user's browser") func unknownFirst()
     async throws
   {
-    var configuration = CallbackListener.Configuration()
-    configuration.limits = Self.patient
-    configuration.limits.connections = 2
-    configuration.ipv6 = false
-    let (users, handler) = (Users(), ScriptedHandler(holds: true))
-    try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
-      async let first = client.request("GET", "/callback?n=1")
-      async let second = client.request("GET", "/callback?n=2")
-      await handler.asked(2)
-      users.state.withLock { $0.uid = nil }
-      let unknown = try await client.open(staysOpen: true)
-      try await users.asked(3)
+    try await withUnknownWaiting { client, users, handler, callbacks in
       users.state.withLock { $0.uid = 1001 }
       async let third = client.request("GET", "/callback?n=3")
       // In the slot of one of the first user, who has two.
       await handler.asked(3)
       handler.letGo()
       #expect(try await third.status == 200)
-      let statuses = try await [first.status, second.status]
+      var statuses: [Int] = []
+      for callback in callbacks { statuses.append(try await callback.value) }
       #expect(statuses.sorted() == [0, 200])
-      await unknown.close()
     }
   }
 
