@@ -1,7 +1,7 @@
 import BrokerAPI
 import QRCodes
 
-/// What a person needs to sign in on another device (RFC 8628 §3.3).
+/// The page and the code with which the user signs in on another device (RFC 8628 §3.3).
 struct DevicePage: Equatable, Sendable {
   private static let indent = "    "
   private static let startOfBold = "\u{1B}[1m"

@@ -122,7 +122,7 @@ extension Setup {
     var flow = LoginFlow(shell: shell, client: try await shell.connect(), places: places)
     flow.reportsResult = false
     flow.continuation = "The same command continues from here."
-    // A client that the provider accepts, or that has an account, is not what an error page is about.
+    // A client that the provider accepts, or that has an account, is not the cause of an error page.
     flow.advises = own.isEmpty && !isAccepted
     do throws(Failure) {
       try await flow.run(
